@@ -118,6 +118,7 @@ class InferenceRequest:
     forwarded_headers: tuple[tuple[str, str], ...] = ()  # openai-beta, anthropic-*, trace context
     idempotency_key: str | None = None
     cost_tags: tuple[tuple[str, str], ...] = ()
+    remote_media: bool = False  # some media is named by a URL that is not `data:`
 
 
 @dataclass(frozen=True, slots=True)
