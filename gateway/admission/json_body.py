@@ -159,16 +159,3 @@ def _surrogate_reason(fields: dict[str, Any]) -> str:
 
 def _shown(name: str) -> str:
     return repr(name[:64].encode("ascii", "backslashreplace").decode())
-
-
-def splice(body: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    """The body with byte ranges replaced; edits must not overlap."""
-    parts: list[bytes] = []
-    at = 0
-    for start, end, replacement in sorted(edits):
-        parts += (body[at:start], replacement)
-        at = end
-    parts.append(body[at:])
-    return b"".join(parts)
-
-

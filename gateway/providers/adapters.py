@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-from gateway.admission.json_body import splice
 from gateway.config.secrets import Secret
 from gateway.config.snapshot import Deployment, Provider
 from gateway.exchange import Dialect, InferenceRequest
+from gateway.protocols.edits import splice
 from gateway.providers.pool import Origin
 from gateway.providers.transport import UpstreamRequest
 
