@@ -21,6 +21,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INT = re.compile(r"^[-+]?[0-9]+$")
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _MAX_DEPTH = 64
+_MAX_NODES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +95,23 @@ def read(file: Path, environment: Mapping[str, str]) -> Document:
 
 
 class _Builder:
-    """Turns YAML nodes into values; aliases are refused, as one value must have one place."""
+    """Turns YAML nodes into values. Aliases are followed, within a bound on how much they may expand to."""
 
     def __init__(self, document: Document, environment: Mapping[str, str], folder: Path) -> None:
         self._document = document
         self._environment = environment
         self._folder = folder
-        self._seen: set[int] = set()
+        self._left = _MAX_NODES
 
     def build(self, node: yaml.Node, path: Path_) -> Any:
         self._document.lines[path] = node.start_mark.line + 1
-        if len(path) > _MAX_DEPTH:
-            self._document.problem(path, "is nested too deep")
+        self._left -= 1
+        if len(path) > _MAX_DEPTH or self._left < 0:
+            if self._left >= -1:
+                self._document.problem(path, "is nested too deep, or aliases expand to too much")
             return None
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        if id(node) in self._seen:
-            self._document.problem(path, "anchors and aliases are not supported; write the value out")
-            return None
-        self._seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._mapping(node, path)
