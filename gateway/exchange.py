@@ -296,6 +296,7 @@ class Exchange:
     raw_body: bytes = b""
     client_request_id: str | None = None
     session: str | None = None
+    workload: str | None = None
     decision: Decision | None = None
     plan: Plan | None = None
     count: TokenCount | None = None
