@@ -1,0 +1,222 @@
+"""Attempts: one plan is worked off until a deployment has begun to answer, or nobody is left to ask.
+
+A whole answer has arrived completely when `dispatch` returns; of a stream the first event has. What retry, fallback
+and cool-off do is `routing.steps`; what an answer is worth is decided after this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from gateway.config.secrets import Secret
+from gateway.config.snapshot import Deployment, Snapshot
+from gateway.errors import NoHealthyDeployment, UpstreamFailure, UpstreamTruncated
+from gateway.exchange import AnswerView, Attempt, Effective, EventView, Exchange, InferenceRequest
+from gateway.ids import attempt_id
+from gateway.protocols.sse import SseError, SseEvent, SseParser
+from gateway.protocols.tolerant import NotJson
+from gateway.protocols.views import NotAnAnswer, read_answer, read_event
+from gateway.providers.adapters import AttemptIds, Credentials, cache_salt, prepare
+from gateway.providers.decoding import protocol_failure
+from gateway.providers.evidence import effective
+from gateway.providers.pool import Origin
+from gateway.providers.rejection import failure_of, failure_of_event
+from gateway.providers.transport import Transport, UpstreamAnswer
+from gateway.receipts.commitments import Committer, commit
+from gateway.routing.health import Health
+from gateway.routing.steps import counts_against, next_step
+
+_MAX_ERROR_BODY = 64 * 1024
+
+
+@dataclass(slots=True)
+class Answered:
+    """A deployment that answers: whole (`body`, `view`), or a stream whose first events are in `pending`."""
+
+    deployment: Deployment
+    ids: AttemptIds
+    attempt: Attempt
+    answer: UpstreamAnswer
+    effective: Effective
+    upstream_response: Committer
+    begun: float  # monotonic
+    view: AnswerView | None = None
+    body: bytes = b""
+    parser: SseParser | None = None
+    pending: list[tuple[SseEvent, EventView]] = field(default_factory=list)
+
+
+class Dispatcher:
+    """Sends attempts. `salt_key` is the current epoch's key for prefix-cache salts."""
+
+    def __init__(self, transport: Transport, health: Health, salt_key: Callable[[], bytes], idempotency_key: bytes) -> None:
+        self._transport = transport
+        self._health = health
+        self._credentials = Credentials()
+        self._salt_key = salt_key
+        self._idempotency_key = idempotency_key
+
+    async def dispatch(self, exchange: Exchange, snapshot: Snapshot, order: tuple[str, ...]) -> Answered:
+        """The first deployment of the plan that answers; raises the last attempt's error when none does."""
+        last: UpstreamFailure | None = None
+        for name in order:
+            deployment = snapshot.deployments[name]
+            tries = 0
+            while True:
+                tries += 1
+                try:
+                    return await self._attempt(exchange, deployment)
+                except UpstreamFailure as failure:
+                    last = failure
+                    step = next_step(failure, tries, deployment.retries)
+                if step.action == "again":
+                    if step.wait_s:
+                        await asyncio.sleep(step.wait_s)
+                    continue
+                break
+            if step.action == "stop":
+                break
+        if last is None:
+            raise NoHealthyDeployment("no deployment of this model can serve now")
+        raise last.answer
+
+    async def _attempt(self, exchange: Exchange, deployment: Deployment) -> Answered:
+        request, principal = exchange.request, exchange.principal
+        assert request is not None and principal is not None
+        ids = self._ids(request, principal.tenant, deployment)
+        credential = self._credentials.next(deployment.provider)
+        started, begun = time.time(), time.monotonic()
+        attempt = Attempt(
+            deployment.id,
+            deployment.provider.id,
+            deployment.region,
+            Origin.of(deployment.provider.base_url).authority,
+            deployment.model,
+            started,
+            started,
+            None,
+            None,
+            ids.sent_id,
+        )
+        self._health.started(deployment.id)
+        status: int | None = None
+        try:
+            answered = await self._send(exchange, request, deployment, ids, credential, attempt, begun)
+            status = answered.answer.status
+            if not request.stream:
+                self._health.ended(deployment.id, failed=False, latency_s=time.monotonic() - begun)
+            return answered
+        except UpstreamFailure as failure:
+            if counts_against(failure):
+                self._health.ended(deployment.id, failed=True)
+            else:
+                self._health.neither(deployment.id)
+            exchange.attempts.append(replace(attempt, ended=time.time(), status=failure.status, error=failure.kind))
+            raise
+        except asyncio.CancelledError:
+            self._health.neither(deployment.id)
+            exchange.attempts.append(replace(attempt, ended=time.time(), status=status, error="cancelled"))
+            raise
+        finally:
+            exchange.upstream_ms += (time.monotonic() - begun) * 1000
+
+    def _ids(self, request: InferenceRequest, tenant: str, deployment: Deployment) -> AttemptIds:
+        salt = cache_salt(self._salt_key(), tenant, deployment.model) if deployment.provider.self_hosted else ""
+        idempotency = None
+        if request.idempotency_key:
+            idempotency = cache_salt(self._idempotency_key, tenant, request.idempotency_key)
+        return AttemptIds(attempt_id(), salt, idempotency)
+
+    async def _send(
+        self,
+        exchange: Exchange,
+        request: InferenceRequest,
+        deployment: Deployment,
+        ids: AttemptIds,
+        credential: Secret | None,
+        attempt: Attempt,
+        begun: float,
+    ) -> Answered:
+        outgoing = prepare(deployment, request.endpoint.dialect, request, None, ids, credential)
+        raw = Committer()
+        answer = await self._transport.open(deployment.provider, credential, deployment.timeouts, outgoing, raw.update)
+        try:
+            if answer.status != 200:
+                body = (await answer.read())[:_MAX_ERROR_BODY]
+                raise failure_of(deployment.provider, answer.status, answer.headers, body)
+            attempt = replace(attempt, status=200, tls_spki=answer.tls_spki)
+            streamed = (answer.header("content-type") or "").startswith("text/event-stream")
+            if request.stream and streamed:
+                answered = await self._first_events(request, deployment, ids, attempt, answer, raw, begun)
+            elif request.stream:
+                raise protocol_failure("the upstream did not answer with an event stream")
+            else:
+                answered = await self._whole(request, deployment, ids, attempt, answer, raw, begun)
+        except BaseException:
+            answer.close()
+            raise
+        exchange.commitments["upstream_request"] = commit(outgoing.body)
+        exchange.first_byte_ms = round((time.monotonic() - begun) * 1000)
+        return answered
+
+    async def _whole(
+        self,
+        request: InferenceRequest,
+        deployment: Deployment,
+        ids: AttemptIds,
+        attempt: Attempt,
+        answer: UpstreamAnswer,
+        raw: Committer,
+        begun: float,
+    ) -> Answered:
+        body = await answer.read()
+        try:
+            view = read_answer(request.endpoint.dialect, body)
+        except (NotJson, NotAnAnswer):
+            raise protocol_failure("the upstream's answer is not what its endpoint answers") from None
+        who = effective(deployment, answer.headers, view)
+        attempt = replace(attempt, ended=time.time(), received_id=view.id)
+        return Answered(deployment, ids, attempt, answer, who, raw, begun, view, body)
+
+    async def _first_events(
+        self,
+        request: InferenceRequest,
+        deployment: Deployment,
+        ids: AttemptIds,
+        attempt: Attempt,
+        answer: UpstreamAnswer,
+        raw: Committer,
+        begun: float,
+    ) -> Answered:
+        parser = SseParser()
+        while True:
+            chunk = await answer.next_chunk()
+            if not chunk:
+                raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended before its first event"))
+            events = parse_events(parser, request, chunk)
+            for _, view in events:
+                if view.kind == "error":
+                    raise failure_of_event(deployment.provider, view.error or {})
+                if view.kind == "done":
+                    raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended before its first event"))
+                if view.kind == "data":
+                    who = effective(deployment, answer.headers, view)
+                    attempt = replace(attempt, received_id=view.id)
+                    return Answered(
+                        deployment, ids, attempt, answer, who, raw, begun, parser=parser, pending=events
+                    )
+
+
+def parse_events(parser: SseParser, request: InferenceRequest, chunk: bytes) -> list[tuple[SseEvent, EventView]]:
+    """The data events that these bytes complete, with their views; comments are dropped. Raises a `protocol` failure."""
+    try:
+        return [
+            (event, read_event(request.endpoint.dialect, event.event, event.data))
+            for event in parser.feed(chunk)
+            if event.data is not None
+        ]
+    except (NotJson, NotAnAnswer, SseError):
+        raise protocol_failure("the upstream's stream is not what its endpoint streams") from None

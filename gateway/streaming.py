@@ -1,0 +1,232 @@
+"""One stream from its first event to its end: headers, relay, inspection, and the order in which it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol
+
+from gateway.dispatch import Answered, parse_events
+from gateway.errors import AssayError, IntegrityViolation, UpstreamError, UpstreamFailure, UpstreamTruncated
+from gateway.exchange import EventView, Exchange, Usage
+from gateway.integrity.checks import StreamChecks
+from gateway.protocols.relay import KEEP_ALIVE, StreamRelay, error_event
+from gateway.protocols.sse import SseEvent
+from gateway.providers.evidence import effective, merge
+from gateway.receipts.commitments import Committer
+from gateway.replies import ReplyPort, header_pairs
+
+_KEPT_TEXT = 256 * 1024
+
+
+class Inspect(Protocol):
+    """The pipeline's inspection of an answer as far as it has come."""
+
+    def __call__(
+        self, exchange: Exchange, answered: Answered, *, finished: bool, usage: Usage | None
+    ) -> AssayError | None: ...
+
+
+class StreamSession:
+    """The client's side of one stream. Headers go out with the first event, or as `pending` after `header_wait_s`."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        reply: ReplyPort,
+        header_wait_s: float,
+        keep_alive_s: float,
+        reservation_headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self._exchange = exchange
+        self._reply = reply
+        self._header_wait_s = header_wait_s
+        self._keep_alive_s = keep_alive_s
+        self._extra = reservation_headers
+        self._response = Committer()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_write = 0.0
+        self._texts: list[str] = []
+        self._text_length = 0
+        self.opened = False
+        self.answered: Answered | None = None
+        self.events = 0
+        self._error_bytes = b""
+
+    def expect(self) -> None:
+        """Starts to wait for the first event."""
+        self._timer = asyncio.get_running_loop().call_later(self._header_wait_s, self._tick)
+
+    def _tick(self) -> None:
+        """Nothing came for a while: open the stream, or keep it alive."""
+        loop = asyncio.get_running_loop()
+        if not self.opened:
+            self._open(pending=True)
+            self._write(KEEP_ALIVE)
+        elif loop.time() - self._last_write >= self._keep_alive_s:
+            self._write(KEEP_ALIVE)
+        self._timer = loop.call_later(self._keep_alive_s, self._tick)
+
+    def _open(self, *, pending: bool) -> None:
+        self.opened = True
+        self._reply.open(header_pairs(self._exchange, self._extra, pending=pending))
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._response.update(data)
+            self._reply.write(data)
+            self._last_write = asyncio.get_running_loop().time()
+
+    def text(self) -> str:
+        """What the model wrote, as far as it was delivered (bounded)."""
+        return "".join(self._texts)
+
+    async def relay(self, answered: Answered, inspect: Inspect, before_end: Callable[[], Awaitable[None]]) -> None:
+        """Delivers the stream. Raises the contract's error when it breaks; the caller ends it with one event."""
+        exchange = self._exchange
+        request = exchange.request
+        assert request is not None and answered.parser is not None
+        self.answered = answered
+        exchange.attempts.append(answered.attempt)
+        identity = inspect(exchange, answered, finished=True, usage=None)
+        exchange.checks = [check for check in exchange.checks if check.name in ("binding", "unique_id", "model", "created")]
+        if identity is not None and any(check.verdict != "passed" for check in exchange.checks):
+            raise identity
+        exchange.integrity = "pending"
+        relay = StreamRelay(request.endpoint.dialect, choices=request.choices, include_usage=request.include_usage)
+        checks = StreamChecks()
+        if not self.opened:
+            self._open(pending=False)
+        try:
+            await self._pump(answered, relay, checks)
+        except UpstreamFailure as failure:
+            if not relay.complete:
+                raise _mid_stream(failure) from failure
+        finally:
+            exchange.repairs += relay.repairs
+        self._complete(answered, inspect)
+        exchange.outcome = "completed"
+        tail = relay.end(exchange.receipt_id)
+        self._response.update(tail)
+        exchange.commitments["response"] = self._response.done()
+        exchange.commitments["upstream_response"] = answered.upstream_response.done()
+        self._stop_timer()
+        await before_end()
+        self._reply.on_gone(None)
+        self._reply.end(tail)
+
+    async def _pump(self, answered: Answered, relay: StreamRelay, checks: StreamChecks) -> None:
+        assert answered.parser is not None and self._exchange.request is not None
+        events = answered.pending
+        while True:
+            self._deliver(events, answered, relay, checks)
+            if relay.done:
+                if not relay.complete:
+                    raise UpstreamFailure("truncated", UpstreamTruncated("the upstream ended its stream too soon"))
+                answered.answer.close()
+                return
+            await self._reply.drain()
+            waited = time.monotonic()
+            chunk = await answered.answer.next_chunk()
+            self._exchange.upstream_ms += (time.monotonic() - waited) * 1000
+            if not chunk:
+                if not relay.complete:
+                    raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended too soon"))
+                return
+            events = parse_events(answered.parser, self._exchange.request, chunk)
+
+    def _deliver(
+        self, events: list[tuple[SseEvent, EventView]], answered: Answered, relay: StreamRelay, checks: StreamChecks
+    ) -> None:
+        exchange = self._exchange
+        out: list[bytes] = []
+        try:
+            for event, view in events:
+                if view.kind == "error":
+                    message = view.error.get("message") if view.error else None
+                    raise UpstreamFailure("server", UpstreamError(str(message or "the upstream reported an error")[:500]))
+                if view.kind == "data":
+                    failed = checks.event(view.id, view.model, has_content=bool(view.text))
+                    if failed is not None:
+                        exchange.checks.append(failed)
+                        raise IntegrityViolation(f"the integrity check `{failed.name}` failed; the stream was ended")
+                    self._note(view, answered)
+                out.append(relay.relay(event, view))
+                if relay.complete:
+                    checks.ended()
+        finally:
+            self._write(b"".join(out))
+
+    def _note(self, view: EventView, answered: Answered) -> None:
+        self.events += 1 if view.text else 0
+        if view.text and self._text_length < _KEPT_TEXT:
+            self._texts.append(view.text)
+            self._text_length += len(view.text)
+        if view.usage is not None:
+            known = self._exchange.usage
+            # Anthropic gives the prompt's count first and the answer's at the end.
+            self._exchange.usage = (
+                view.usage if known is None or view.usage.prompt else replace(known, completion=view.usage.completion)
+            )
+        if view.fingerprint and not answered.effective.fingerprint.value or not answered.effective.model.value:
+            later = effective(answered.deployment, answered.answer.headers, view)
+            answered.effective = merge(answered.effective, later)
+
+    def _complete(self, answered: Answered, inspect: Inspect) -> None:
+        exchange = self._exchange
+        identity = exchange.checks
+        ended = replace(answered.attempt, ended=time.time())
+        exchange.attempts[-1] = answered.attempt = ended
+        error = inspect(exchange, answered, finished=True, usage=exchange.usage)
+        # The identity was judged with the first event; an id that is now known would look repeated.
+        named = {check.name for check in identity}
+        exchange.checks = [*identity, *(check for check in exchange.checks if check.name not in named)]
+        failed = [check for check in exchange.checks if check.verdict == "failed" and check.hard]
+        if error is not None and failed:
+            raise error
+        if failed:
+            exchange.integrity = "flagged"
+        elif any(check.verdict == "inconclusive" for check in exchange.checks):
+            exchange.integrity = "inconclusive"
+        elif not any(check.verdict == "failed" for check in exchange.checks):
+            exchange.integrity = "passed"
+
+    def commit_error(self, error: AssayError) -> None:
+        """Fixes the bytes that will end the stream, so that the receipt commits to them."""
+        self._stop_timer()
+        self._error_bytes = error_event(self._exchange.endpoint.dialect, error, self._exchange.receipt_id)
+        self._response.update(self._error_bytes)
+        self._exchange.commitments["response"] = self._response.done()
+
+    def end_with_error(self, error: AssayError) -> None:
+        """Sends the one error event and no end marker."""
+        if error.code == "receipt_unavailable":
+            self._error_bytes = error_event(self._exchange.endpoint.dialect, error, None)
+        self._reply.end(self._error_bytes)
+
+    def stop(self) -> None:
+        """Closes the upstream of a stream that will not be finished, and commits to what was written."""
+        self._stop_timer()
+        if self.answered is not None:
+            self.answered.answer.close()
+            attempts = self._exchange.attempts
+            if attempts and attempts[-1].sent_id == self.answered.attempt.sent_id:
+                attempts[-1] = replace(attempts[-1], ended=time.time())
+        if self.opened:
+            self._exchange.commitments["response"] = self._response.done()
+
+    def close(self) -> None:
+        """Stops timers; always called."""
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _mid_stream(failure: UpstreamFailure) -> AssayError:
+    """What the client is told when a stream breaks after its first event."""
+    return failure.answer
