@@ -106,8 +106,7 @@ class Dispatcher:
         try:
             answered = await self._send(exchange, request, deployment, ids, credential, attempt, begun)
             status = answered.answer.status
-            if not request.stream:
-                self._health.ended(deployment.id, failed=False, latency_s=time.monotonic() - begun)
+            self._health.ended(deployment.id, failed=False, latency_s=time.monotonic() - begun)
             return answered
         except UpstreamFailure as failure:
             if counts_against(failure):

@@ -1,46 +1,33 @@
 """The one parse of a client's body: what policy reads and what is forwarded cannot differ.
 
 RFC 8259 leaves duplicate keys undefined and two readers may take different ones, so they are refused at every depth;
-so are NaN and Infinity, invalid UTF-8, lone surrogates (RFC 8259, 8.2) and nesting deeper than 64. The byte span of
-every top-level member is kept, so that an edit splices the caller's bytes and copies nothing else.
+so are NaN, Infinity and numbers no double holds, invalid UTF-8, lone surrogates (RFC 8259, 8.2) and nesting deeper
+than 64. `place` finds a top-level member in the caller's bytes, so that an edit splices and copies nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from json.decoder import scanstring
 from typing import Any
 
-import orjson
+import msgspec
 
 from gateway.errors import DuplicateKey, InvalidJson, InvalidValue
+from gateway.exchange import Span
+from gateway.protocols.places import members, skip_space, value_end
 
 MAX_DEPTH = 64
-_SPACE = re.compile(r"[ \t\n\r]*").match
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_FIRST_KEY = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*(?=")')
+_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*")
+_PLAIN_STRING = re.compile(rb'"[^"\\]*"')
+_SMALL = 8192
+_strict = msgspec.json.Decoder().decode
 
 
 class _Duplicate(ValueError):
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Where a top-level member stands, in bytes: its key, its value, and where the next member's key begins (or -1)."""
-
-    key_start: int
-    value_start: int
-    value_end: int
-
-
-@dataclass(frozen=True, slots=True)
-class JsonBody:
-    """A parsed object and the places of its members, in the order written."""
-
-    fields: dict[str, Any]
-    members: dict[str, Member]
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -58,103 +45,127 @@ def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_SCAN = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant).scan_once  # type: ignore[attr-defined]
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return value
 
 
-def parse(body: bytes) -> JsonBody:
-    """The object in `body`. Raises `InvalidJson`, `InvalidValue` or `DuplicateKey`."""
+_SCAN = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float).scan_once  # type: ignore[attr-defined]
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The object in `body`. Raises `InvalidJson`, `InvalidValue` (not an object) or `DuplicateKey`."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidJson("the body is not valid UTF-8") from None
     try:
-        fields, places = _object(text)
+        at = 0 if text[:1] == "{" else skip_space(text, 0)
+        fields, end = _SCAN(text, at)
+        if end != len(text) and skip_space(text, end) != len(text):
+            raise InvalidJson("the body is not one JSON value: something follows it")
     except _Duplicate as error:
         raise DuplicateKey(f"the key {_shown(str(error))} is given more than once") from None
-    except (ValueError, StopIteration, IndexError):
+    except (ValueError, StopIteration):
         raise InvalidJson("the body is not valid JSON") from None
     except RecursionError:
         raise InvalidJson(f"the body is nested deeper than {MAX_DEPTH} levels") from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _too_deep(fields):
-        raise InvalidJson(f"the body is nested deeper than {MAX_DEPTH} levels")
-    if _SURROGATE.search(body):
-        try:
-            orjson.loads(body)
-        except orjson.JSONDecodeError:
-            if "surrogate" in _surrogate_reason(fields):
-                raise InvalidJson("the body holds half a surrogate pair, which is not a character") from None
-    if len(text) == len(body):
-        members = {key: Member(*place) for key, place in places.items()}
-    else:
-        members = {key: Member(*(len(text[:at].encode()) for at in place)) for key, place in places.items()}
-    return JsonBody(fields, members)
-
-
-def _object(text: str) -> tuple[dict[str, Any], dict[str, tuple[int, int, int]]]:
-    """The top level by hand, so that members keep their places; their values by the C scanner."""
-    at = _SPACE(text, 0).end()  # type: ignore[union-attr]
-    if text[at] != "{":
-        _SCAN(text, at)
+    if type(fields) is not dict:
         raise InvalidValue("the body must be a JSON object")
-    fields: dict[str, Any] = {}
-    places: dict[str, tuple[int, int, int]] = {}
-    at = _SPACE(text, at + 1).end()  # type: ignore[union-attr]
-    if text[at] == "}":
-        at += 1
-    else:
-        while True:
-            key_start = at
-            if text[at] != '"':
-                raise ValueError
-            key, at = scanstring(text, at + 1, True)
-            if text[at] != ":":
-                at = _SPACE(text, at).end()  # type: ignore[union-attr]
-                if text[at] != ":":
-                    raise ValueError
-            at += 1
-            if text[at] in " \t\n\r":
-                at = _SPACE(text, at).end()  # type: ignore[union-attr]
-            value_start = at
-            value, at = _SCAN(text, at)
-            if key in fields:
-                raise _Duplicate(key)
-            fields[key] = value
-            places[key] = (key_start, value_start, at)
-            character = text[at]
-            if character in " \t\n\r":
-                at = _SPACE(text, at).end()  # type: ignore[union-attr]
-                character = text[at]
-            if character == "}":
-                at += 1
-                break
-            if character != ",":
-                raise ValueError
-            at = _SPACE(text, at + 1).end()  # type: ignore[union-attr]
-    if _SPACE(text, at).end() != len(text):  # type: ignore[union-attr]
-        raise ValueError
-    return fields, places
+    # Counting brackets is cheap for small bodies, looking at the containers is for large ones.
+    if (len(body) > _SMALL or body.count(b"{") + body.count(b"[") > MAX_DEPTH) and _too_deep(fields):
+        raise InvalidJson(f"the body is nested deeper than {MAX_DEPTH} levels")
+    if b"\\" in body and _SURROGATE.search(body) and _has_surrogate(fields):
+        raise InvalidJson("the body holds half a surrogate pair, which is not a character")
+    return fields
 
 
-def _too_deep(value: Any) -> bool:
-    level = [value]
+def _too_deep(value: dict[str, Any]) -> bool:
+    level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         following: list[Any] = []
         for item in level:
-            children = item.values() if isinstance(item, dict) else item
-            following += [child for child in children if isinstance(child, dict | list)]
+            for child in item.values() if type(item) is dict else item:
+                kind = type(child)
+                if kind is dict or kind is list:
+                    following.append(child)
         if not following:
             return False
         level = following
     return True
 
 
-def _surrogate_reason(fields: dict[str, Any]) -> str:
-    """`surrogate` when some text or key holds one; numbers beyond 64 bits also stop orjson and are fine."""
+def _has_surrogate(fields: dict[str, Any]) -> bool:
+    """Whether some text or key holds half a surrogate pair, which UTF-8 cannot encode."""
     try:
         json.dumps(fields, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        return "surrogate"
-    return ""
+        return True
+    return False
+
+
+def place(body: bytes, name: str) -> Span:
+    """The bytes of the value of top-level member `name`, which the parsed body must have.
+
+    The key is looked for from the end and proven to stand at the top level: the bytes from it on, behind an opening
+    brace, are an object by themselves. Where that proves nothing, all members are walked.
+    """
+    key = b'"%b"' % name.encode()
+    first = _FIRST_KEY.match(body)
+    if first is not None and body.startswith(key, first.end()):
+        at = first.end()
+    else:
+        at = body.rfind(key)
+        # A quote behind a backslash is text; anything else that starts like this is a token of its own.
+        if at < 1 or body[at - 1] == 0x5C or not _is_object(b"{" + body[at:]):
+            return _walk(body, name)
+    colon = _COLON.match(body, at + len(key))
+    if colon is None:
+        return _walk(body, name)
+    start = colon.end()
+    text = _PLAIN_STRING.match(body, start)
+    if text is not None:
+        return Span(start, text.end())
+    rest = body[start:].decode("utf-8")
+    return Span(start, start + len(rest[: value_end(rest, 0)].encode()))
+
+
+def member_place(body: bytes, name: str) -> Span:
+    """The whole member with the comma that goes with it, so that what stays is still JSON."""
+    text = body.decode("utf-8")
+    places = members(text)
+    found = places[name]
+    ordered = list(places.values())
+    index = ordered.index(found)
+    if index + 1 < len(ordered):
+        start, end = found.key_start, ordered[index + 1].key_start
+    elif index:
+        start, end = ordered[index - 1].end, found.end
+    else:
+        start, end = found.key_start, found.end
+    return _bytes(text, start, end)
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return type(_strict(text)) is dict
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+
+
+def _walk(body: bytes, name: str) -> Span:
+    text = body.decode("utf-8")
+    found = members(text)[name]
+    return _bytes(text, found.start, found.end)
+
+
+def _bytes(text: str, start: int, end: int) -> Span:
+    if text.isascii():
+        return Span(start, end)
+    before = len(text[:start].encode())
+    return Span(before, before + len(text[start:end].encode()))
 
 
 def _shown(name: str) -> str:

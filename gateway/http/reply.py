@@ -57,21 +57,20 @@ class Reply:
         """Calls back once, at once, when the client goes away."""
         self._cycle.gone = callback
 
-    def send(self, status: int, head: bytes, body: bytes, content_type: bytes = b"application/json") -> None:
-        """A whole answer in one write."""
+    def send(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        """A whole JSON answer in one write."""
         self.opened = True
         self.bytes_sent += len(body)
-        self._cycle.start(
-            status, b"content-type: " + content_type + b"\r\n" + head + self._cors, length=len(body), body=body, end=True
-        )
+        head = b"content-type: application/json\r\n" + header_block(headers) + self._cors
+        self._cycle.start(status, head, length=len(body), body=body, end=True)
 
-    def open(self, head: bytes) -> None:
+    def open(self, headers: Iterable[tuple[str, str]]) -> None:
         """Begins an event stream (WHATWG server-sent events) in the chunked coding."""
         self.opened = True
         self._cycle.start(
             200,
             b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
-            + head
+            + header_block(headers)
             + self._cors,
             length=None,
         )

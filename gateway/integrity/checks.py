@@ -41,17 +41,18 @@ class SeenIds:
     """Response ids of late, by deployment: an upstream that repeats one has answered somebody else."""
 
     def __init__(self, keep: int = 4096) -> None:
-        self._seen: dict[str, OrderedDict[str, None]] = {}
+        self._seen: dict[str, OrderedDict[str, str]] = {}
         self._keep = keep
 
-    def first_time(self, deployment: str, response_id: str) -> bool:
-        """Whether this id was never seen from this deployment; it is now."""
+    def first_time(self, deployment: str, response_id: str, sent_id: str) -> bool:
+        """Whether no other request of ours was answered with this id by this deployment; it is known from now on."""
         seen = self._seen.get(deployment)
         if seen is None:
             seen = self._seen[deployment] = OrderedDict()
-        if response_id in seen:
-            return False
-        seen[response_id] = None
+        known = seen.get(response_id)
+        if known is not None:
+            return known == sent_id
+        seen[response_id] = sent_id
         if len(seen) > self._keep:
             seen.popitem(last=False)
         return True
@@ -72,7 +73,7 @@ def identity_checks(facts: Facts, seen: SeenIds) -> list[Check]:
         bound = facts.response_id is not None and facts.sent_id in facts.response_id
         checks.append(_check("binding", bound, "the response id carries the request id", "the response id is another request's"))
     if facts.response_id:
-        new = seen.first_time(facts.deployment, facts.response_id)
+        new = seen.first_time(facts.deployment, facts.response_id, facts.sent_id)
         if not new or facts.echoes_ids:
             checks.append(_check("unique_id", new, "the response id is new", "the response id was seen before", hard=facts.echoes_ids))
     if facts.accepted is None:
