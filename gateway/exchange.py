@@ -119,6 +119,7 @@ class InferenceRequest:
     idempotency_key: str | None = None
     cost_tags: tuple[tuple[str, str], ...] = ()
     remote_media: bool = False  # some media is named by a URL that is not `data:`
+    references: tuple[tuple[str, str], ...] = ()  # (kind, id) of provider-side state that the body names
 
 
 @dataclass(frozen=True, slots=True)

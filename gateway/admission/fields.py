@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from gateway.errors import InvalidValue, MissingRequiredParameter, UnsupportedParameter
-from gateway.exchange import Dialect, Narrowing
+from gateway.exchange import Dialect
 
-REFUSED = frozenset(
+#: The contract's list.
+CONTRACT = frozenset(
     """cache_salt kv_transfer_params ec_transfer_params bootstrap_host bootstrap_port bootstrap_room extra_key rid
     request_id routed_dp_rank disagg_prefill_dp_rank input_ids prompt_embeds priority session_id vllm_xargs
     truncate_prompt_tokens truncation_side chat_template mm_processor_kwargs media_io_kwargs api_base base_url api_key
     api_version custom_llm_provider extra_headers extra_body fallbacks model_list models route""".split()
 )
+#: Of the same kind in engines' sources: older or newer names of the above, code or weights named by a request.
+KINDRED = frozenset(
+    """data_parallel_rank disagg_prefill_dr_rank prefill_dp_rank decode_dp_rank input_embeds image_embeds
+    custom_logit_processor logits_processors lora_path session_params""".split()
+)
+REFUSED = CONTRACT | KINDRED
 #: What the model is told, as against how it is asked: left out of `parameters_digest`.
 CONTENT = frozenset(
     "model messages prompt input instructions system suffix user metadata provider prediction documents "
     "safety_identifier prompt_cache_key previous_response_id".split()
 )
+#: An engine's template renderer takes these as arguments of its own, which would replace what it renders with.
+_TEMPLATE_ARGUMENTS = frozenset({"chat_template", "tokenize", "tokenizer", "conversation", "return_tensors"})
+MAX_CHOICES = 128
+
 _NEEDED: dict[Dialect, tuple[str, ...]] = {
     "chat": ("messages",),
     "completions": ("prompt",),
@@ -34,163 +44,128 @@ _OUTPUT_LIMITS: dict[Dialect, tuple[str, ...]] = {
     "responses": ("max_output_tokens",),
     "messages": ("max_tokens",),
 }
-_MEDIA = {"image_url", "input_image", "image", "input_audio", "audio", "file", "input_file", "document", "video_url", "audio_url"}
 
 
-def refuse_steering(fields: Mapping[str, Any]) -> None:
+def refuse_steering(dialect: Dialect, fields: Mapping[str, Any]) -> None:
     """Raises `UnsupportedParameter` naming the first field that steers hosts, credentials or an engine's inner state."""
-    for name in REFUSED & fields.keys():
+    if not REFUSED.isdisjoint(fields):
+        name = next(name for name in fields if name in REFUSED)
         raise UnsupportedParameter(f"the parameter `{name}` is not supported", param=name)
-    if fields.get("truncation") not in (None, "disabled"):
+    if "truncation" in fields and fields["truncation"] not in (None, "disabled"):
         raise UnsupportedParameter("`truncation` must be `disabled`: prompts are never cut silently", param="truncation")
+    if fields.get("transforms"):
+        raise UnsupportedParameter("`transforms` is not supported: prompts are never cut silently", param="transforms")
+    arguments = fields.get("chat_template_kwargs")
+    if arguments is not None:
+        if not isinstance(arguments, dict):
+            raise InvalidValue("`chat_template_kwargs` must be an object", param="chat_template_kwargs")
+        for name in arguments:
+            if name in _TEMPLATE_ARGUMENTS:
+                path = f"chat_template_kwargs.{name}"
+                raise UnsupportedParameter(f"the parameter `{path}` is not supported", param=path)
+    if dialect == "responses":
+        _refuse_responses(fields)
 
 
-def check_shape(dialect: Dialect, fields: Mapping[str, Any]) -> None:
+def _refuse_responses(fields: Mapping[str, Any]) -> None:
+    """Background work and provider-side conversations would outlive the exchange that is metered and recorded."""
+    if fields.get("background") not in (None, False):
+        raise UnsupportedParameter("`background` is not supported", param="background")
+    for name in ("conversation", "prompt"):
+        if fields.get(name) is not None:
+            raise UnsupportedParameter(f"`{name}` is not supported: send the content itself", param=name)
+
+
+def check_shape(dialect: Dialect, fields: Mapping[str, Any], *, counting: bool = False) -> None:
     """The members the gateway itself relies on have their types; everything else is the upstream's to judge."""
     for name in _NEEDED[dialect]:
-        if name not in fields:
+        if fields.get(name) is None and not (counting and name == "max_tokens"):
             raise MissingRequiredParameter(f"the parameter `{name}` is required", param=name)
-    if dialect in ("chat", "messages") and not isinstance(fields["messages"], list):
-        raise InvalidValue("`messages` must be an array", param="messages")
-    stream = fields.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise InvalidValue("`stream` must be true or false", param="stream")
-    options = fields.get("stream_options")
-    if options is not None and not isinstance(options, dict):
-        raise InvalidValue("`stream_options` must be an object", param="stream_options")
-    if dialect == "embeddings":
+    if dialect == "chat" or dialect == "messages":
+        _objects(fields["messages"], "messages")
+    elif dialect == "completions":
+        _prompt(fields["prompt"], "prompt")
+    elif dialect == "embeddings":
+        _prompt(fields["input"], "input")
         encoding = fields.get("encoding_format")
         if encoding not in (None, "float", "base64"):
             raise InvalidValue("`encoding_format` must be `float` or `base64`", param="encoding_format")
+    else:
+        _responses_input(fields.get("input"))
+    stream = fields.get("stream")
+    if stream is not None and stream is not True and stream is not False:
+        raise InvalidValue("`stream` must be true or false", param="stream")
+    if stream and dialect == "embeddings":
+        raise UnsupportedParameter("embeddings are not streamed", param="stream")
+    options = fields.get("stream_options")
+    if options is not None:
+        if type(options) is not dict:
+            raise InvalidValue("`stream_options` must be an object", param="stream_options")
+        if options.get("include_usage") not in (None, True, False):
+            raise InvalidValue("`stream_options.include_usage` must be true or false", param="stream_options")
+    tools = fields.get("tools")
+    if tools is not None:
+        _objects(tools, "tools")
+    store = fields.get("store")
+    if store is not None and not isinstance(store, bool):
+        raise InvalidValue("`store` must be true or false", param="store")
 
 
-def choices(fields: Mapping[str, Any]) -> int:
-    """`n`: how many answers are asked for, 1 to 128 (an unbounded `n` has exhausted engines)."""
-    value = fields.get("n")
-    if value is None:
+def _objects(value: Any, name: str) -> None:
+    if type(value) is not list:
+        raise InvalidValue(f"`{name}` must be an array", param=name)
+    for index, item in enumerate(value):
+        if type(item) is not dict:
+            raise InvalidValue(f"`{name}[{index}]` must be an object", param=f"{name}[{index}]")
+
+
+def _prompt(value: Any, name: str) -> None:
+    """Text, an array of texts, an array of token ids, or an array of those arrays."""
+    if type(value) is str:
+        return
+    if type(value) is not list or not value:
+        raise InvalidValue(f"`{name}` must be text or a non-empty array", param=name)
+    kind = type(value[0])
+    if kind not in (str, int, list, dict) or any(type(item) is not kind for item in value):
+        raise InvalidValue(f"`{name}` must hold texts or token ids", param=name)
+
+
+def _responses_input(value: Any) -> None:
+    if value is not None and type(value) is not str:
+        _objects(value, "input")
+
+
+def choices(dialect: Dialect, fields: Mapping[str, Any]) -> int:
+    """How many answers are asked for: `n` (1 to 128; an unbounded one has exhausted engines), times the prompts."""
+    if dialect != "chat" and dialect != "completions":
         return 1
-    if type(value) is not int or not 1 <= value <= 128:
-        raise InvalidValue("`n` must be an integer between 1 and 128", param="n")
+    value = _small(fields, "n")
+    if dialect == "completions":
+        if _small(fields, "best_of") < value:
+            raise InvalidValue("`best_of` must not be smaller than `n`", param="best_of")
+        prompt = fields["prompt"]
+        if type(prompt) is list and type(prompt[0]) is not int:
+            return value * len(prompt)
+    return value
+
+
+def _small(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if value is None:
+        return 1 if name == "n" else MAX_CHOICES
+    if type(value) is not int or not 1 <= value <= MAX_CHOICES:
+        raise InvalidValue(f"`{name}` must be an integer between 1 and {MAX_CHOICES}", param=name)
     return value
 
 
 def max_output_tokens(dialect: Dialect, fields: Mapping[str, Any]) -> int | None:
-    """How many tokens the client allowed for the answer, if it said so."""
+    """How many tokens the client allowed for the answer, if it said so; of two limits the larger counts."""
+    largest: int | None = None
     for name in _OUTPUT_LIMITS[dialect]:
         value = fields.get(name)
         if value is None:
             continue
-        if type(value) is not int or value < 0:
+        if type(value) is not int or not 0 <= value < 1 << 31:
             raise InvalidValue(f"`{name}` must be a whole number", param=name)
-        return value
-    return None
-
-
-def media_urls(fields: Mapping[str, Any]) -> tuple[bool, bool]:
-    """(there is media, some of it is named by a URL that is not `data:`) anywhere in messages or input."""
-    found = remote = False
-    stack: list[Any] = []
-    for name in ("messages", "input", "system"):
-        value = fields.get(name)
-        if isinstance(value, list):
-            stack.append(value)
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack += [item for item in value if isinstance(item, dict | list)]
-            continue
-        if value.get("type") in _MEDIA or any(name in value for name in ("image_url", "input_audio", "audio_url", "video_url")):
-            found = True
-            remote = remote or _remote(value)
-        content = value.get("content")
-        if isinstance(content, list):
-            stack.append(content)
-    return found, remote
-
-
-def _remote(part: Mapping[str, Any]) -> bool:
-    """True if any text in the part is a URL other than a data: URL."""
-    stack: list[Any] = [part]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, str):
-            if "://" in value[:32] and not value.startswith("data:"):
-                return True
-        elif isinstance(value, Mapping):
-            stack += [item for key, item in value.items() if key != "text"]
-        elif isinstance(value, list):
-            stack += value
-    return False
-
-
-_PROVIDER_KEYS = frozenset(
-    "order only ignore allow_fallbacks data_collection zdr require_parameters quantizations sort max_price".split()
-)
-
-
-def narrowing(value: Any) -> Narrowing | None:
-    """The `provider` field with OpenRouter's meaning; unknown members are refused, since dropping one would widen."""
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise InvalidValue("`provider` must be an object", param="provider")
-    for key in value:
-        if key not in _PROVIDER_KEYS:
-            raise UnsupportedParameter(f"`provider.{key[:64]}` is not supported", param=f"provider.{key[:64]}")
-    only = value.get("only")
-    return Narrowing(
-        order=_names(value, "order"),
-        only=None if only is None else _names(value, "only"),
-        ignore=_names(value, "ignore"),
-        allow_fallbacks=_flag(value, "allow_fallbacks", True),
-        data_collection=_one_of(value, "data_collection", ("allow", "deny")),
-        zdr=_flag(value, "zdr", False),
-        require_parameters=_flag(value, "require_parameters", False),
-        quantizations=_names(value, "quantizations"),
-        sort=_one_of(value, "sort", ("price", "throughput", "latency")),
-        max_price=_prices(value.get("max_price")),
-    )
-
-
-def _names(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    names = value.get(key)
-    if names is None:
-        return ()
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > 256:
-        raise InvalidValue(f"`provider.{key}` must be an array of names", param=f"provider.{key}")
-    return tuple(names)
-
-
-def _flag(value: Mapping[str, Any], key: str, default: bool) -> bool:
-    flag = value.get(key)
-    if flag is None:
-        return default
-    if not isinstance(flag, bool):
-        raise InvalidValue(f"`provider.{key}` must be true or false", param=f"provider.{key}")
-    return flag
-
-
-def _one_of(value: Mapping[str, Any], key: str, options: tuple[str, ...]) -> Any:
-    choice = value.get(key)
-    if choice is not None and choice not in options:
-        raise InvalidValue(f"`provider.{key}` must be one of {', '.join(options)}", param=f"provider.{key}")
-    return choice
-
-
-def _prices(value: Any) -> tuple[tuple[str, Decimal], ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, dict):
-        raise InvalidValue("`provider.max_price` must be an object", param="provider.max_price")
-    prices: list[tuple[str, Decimal]] = []
-    for kind, price in value.items():
-        if kind not in ("prompt", "completion") or isinstance(price, bool) or not isinstance(price, int | float | str):
-            raise InvalidValue("`provider.max_price` takes `prompt` and `completion`", param="provider.max_price")
-        try:
-            amount = Decimal(str(price))
-        except ArithmeticError:
-            raise InvalidValue("`provider.max_price` must hold numbers", param="provider.max_price") from None
-        if not amount.is_finite():
-            raise InvalidValue("`provider.max_price` must hold numbers", param="provider.max_price")
-        prices.append((kind, amount))
-    return tuple(prices)
+        largest = value if largest is None else max(largest, value)
+    return largest

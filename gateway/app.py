@@ -1,0 +1,391 @@
+"""The composition root: builds everything from a settings snapshot, and lets it go in the reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from gateway import __version__
+from gateway.admission.limits import LocalLimiter
+from gateway.config.loader import ConfigError, Loaded, load, load_or_raise, on_kubernetes
+from gateway.config.root_secret import open_root
+from gateway.config.settings import Settings
+from gateway.config.snapshot import Snapshot
+from gateway.dispatch import Dispatcher
+from gateway.exchange import Exchange, Principal, Reason
+from gateway.http.admin import AdminServices, admin_routes
+from gateway.http.inference import InferenceApp
+from gateway.http.public import PublicServices, install_errors, public_routes, receipt_routes
+from gateway.http.reply import Cors
+from gateway.http.server import Bounds, bounded
+from gateway.identity.keys import Authenticator
+from gateway.integrity.checks import SeenIds
+from gateway.integrity.verdict import Rules
+from gateway.keyring import KeyService
+from gateway.pipeline import Pipeline, Stages
+from gateway.policy.engine import PolicyEngine
+from gateway.policy.source import load as load_policies
+from gateway.providers.tokenize import ExactCounter
+from gateway.providers.transport import Transport
+from gateway.receipts.checkpoint import sign_checkpoint
+from gateway.receipts.sealer import ReceiptSealer
+from gateway.receipts.signer import open_keys
+from gateway.receipts.statement import Pseudonyms
+from gateway.routing.health import Health
+from gateway.storage.database import Database, DatabaseUnusable
+from gateway.storage.keys import AuditRepository, KeyRepository
+from gateway.storage.log_sqlite import SqliteLog
+from gateway.storage.receipts_sqlite import SqliteReceipts
+from gateway.telemetry.logs import configure
+from gateway.telemetry.metrics import Metrics
+
+LOG = logging.getLogger("assay.app")
+RESTART_ONLY = ("database", "redis", "keys_dir")
+_SALT_EPOCH_S = 86_400
+
+
+@dataclass(slots=True)
+class Current:
+    """What a reload swaps, as one value."""
+
+    settings: Settings
+    snapshot: Snapshot
+    policy: PolicyEngine
+    rules: Rules
+    self_hosted: frozenset[str]
+
+
+def current_from(loaded: Loaded) -> Current:
+    """Everything that follows from a configuration; raises when its policies cannot be loaded."""
+    assert loaded.settings is not None and loaded.snapshot is not None
+    settings, snapshot = loaded.settings, loaded.snapshot
+    extra = [loaded.path.parent / entry for entry in settings.policies]
+    integrity = settings.integrity
+    return Current(
+        settings,
+        snapshot,
+        PolicyEngine(load_policies(extra, default_policies=settings.default_policies)),
+        Rules(integrity.on_substitution, integrity.on_unknown_model, integrity.on_violation),
+        frozenset(d.id for d in snapshot.deployments.values() if d.provider.self_hosted),
+    )
+
+
+class Gateway:
+    """One process of the gateway: built, started, stopped."""
+
+    def __init__(self, loaded: Loaded, *, migrate: bool = False) -> None:
+        self.path = loaded.path
+        self.current = current_from(loaded)
+        self._migrate = migrate
+        settings = self.current.settings
+        folder = loaded.path.parent
+        may_create = not on_kubernetes()
+        keys_dir = folder / settings.keys_dir
+        self.root = open_root(keys_dir, may_create=may_create)
+        self.keys = open_keys(keys_dir, may_create=may_create)
+        self.database = Database(settings.database, folder)
+        if self.database.sqlite is None:
+            raise DatabaseUnusable("this release stores receipts in SQLite only; set `database: sqlite:///assay.db`")
+        self.store = SqliteReceipts(self.database.sqlite, self._after_commit)
+        self.log = SqliteLog(self.store.reader, self._sign, settings.receipts.checkpoint_interval_s)
+        self.metrics = Metrics()
+        self.key_repository = KeyRepository(self.database)
+        self.audit = AuditRepository(self.database)
+        self.quarantined: dict[str, str] = {}
+        self.health = Health(self._serving)
+        self.authenticator = Authenticator(
+            self.root.derive("api-key-pepper"), self.key_repository, outage_grace_s=settings.receipts.outage_grace_s
+        )
+        self.key_service = KeyService(
+            self.key_repository, lambda: self.current.snapshot, self.authenticator.digest, self.authenticator.forget
+        )
+        self.transport = Transport(int(settings.server.max_upstream_body_mb * 1024 * 1024))
+        self.pipeline = Pipeline(self._stages())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _stages(self) -> Stages:
+        settings = self.current.settings
+        sealer = ReceiptSealer(
+            lambda: self.keys,
+            Pseudonyms(lambda tenant: self.root.derive("pseudonym", tenant)),
+            self.store,
+            lambda: self.current.self_hosted,
+            background=settings.receipts.durability == "background",
+        )
+        return Stages(
+            lambda: self.current.snapshot,
+            self.authenticator,
+            lambda: self.current.policy,
+            self.health,
+            Dispatcher(self.transport, self.health, self._salt_key, self.root.derive("idempotency")),
+            LocalLimiter(),
+            sealer,
+            ExactCounter(self.transport),
+            SeenIds(),
+            lambda: self.current.rules,
+            self._observe,
+            settings.stream.header_wait_s,
+            settings.stream.keep_alive_s,
+            int(settings.server.max_body_mb * 1024 * 1024),
+        )
+
+    def _after_commit(self, connection: Any) -> None:
+        self.log.integrate(connection)
+
+    def _sign(self, size: int, root: bytes) -> str:
+        return sign_checkpoint(self.current.settings.receipts.log_origin, size, root, self.keys.log)
+
+    def _salt_key(self) -> bytes:
+        return self.root.derive("cache-salt", str(int(time.time()) // _SALT_EPOCH_S))
+
+    def _serving(self, deployment: str) -> Reason | None:
+        reason = self.quarantined.get(deployment)
+        return Reason("quarantined", reason) if reason is not None else None
+
+    def _observe(self, exchange: Exchange) -> None:
+        self.metrics.observe(exchange, time.monotonic() - exchange.received_mono)
+
+    # life
+
+    async def start(self) -> None:
+        """Migrates, opens stores, loads keys; ready when it returns."""
+        revision, head = await self.database.state()
+        if revision != head:
+            if self.database.sqlite is None and not self._migrate:
+                raise DatabaseUnusable("the database schema is behind; run `assay db upgrade` or serve with --migrate")
+            await self.database.upgrade()
+        self.store.start()
+        await self._load_keys()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
+        self._tasks.append(loop.create_task(self._watch(), name="config-watch"))
+
+    async def stop(self) -> None:
+        """Commits what is queued and closes everything."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self.transport.close()
+        await self.store.stop()
+        await self.database.close()
+
+    async def _load_keys(self) -> None:
+        snapshot = self.current.snapshot
+        ids = [key.id for tenant in snapshot.tenants.values() for key in tenant.keys]
+        self.authenticator.load_config(snapshot, await self.key_repository.tombstones(ids))
+
+    # reload
+
+    def _reload_soon(self) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(self.reload(), name="config-reload"))
+
+    async def _watch(self) -> None:
+        """Loads a changed file within a second or two."""
+        seen = _stamp(self.path)
+        while True:
+            await asyncio.sleep(1.0)
+            self._tasks = [task for task in self._tasks if not task.done()]
+            stamp = _stamp(self.path)
+            if stamp is not None and stamp != seen:
+                seen = stamp
+                await self.reload()
+
+    async def reload(self) -> bool:
+        """Swaps in the configuration as it is on disk; a bad one is refused and the old one stays."""
+        loaded = load(self.path, version=self.current.snapshot.version + 1)
+        problems = [str(problem) for problem in loaded.problems]
+        if loaded.settings is not None:
+            problems += self._restart_only(loaded.settings)
+        if not problems:
+            try:
+                fresh = current_from(loaded)
+            except Exception as error:
+                problems = [str(error)]
+            else:
+                self.current = fresh
+                await self._load_keys()
+                LOG.info("configuration reloaded")
+                return True
+        LOG.error("configuration refused, the old one stays: %s", "; ".join(problems)[:2000])
+        return False
+
+    def _restart_only(self, fresh: Settings) -> list[str]:
+        old = self.current.settings
+        changed = [name for name in RESTART_ONLY if getattr(old, name) != getattr(fresh, name)]
+        changed += [f"server.{n}" for n in ("host", "port", "workers") if getattr(old.server, n) != getattr(fresh.server, n)]
+        return [f"`{name}` changes only by restart" for name in changed]
+
+    # http
+
+    def asgi(self) -> InferenceApp:
+        """The whole HTTP surface."""
+        cors = Cors(self.current.settings.server.cors_origins)
+        return InferenceApp(self.pipeline, cors, self._rest(), int(time.time()))
+
+    def _rest(self) -> Callable[..., Awaitable[None]]:
+        @asynccontextmanager
+        async def lifespan(_: FastAPI) -> Any:
+            await self.start()
+            try:
+                yield
+            finally:
+                await self.stop()
+
+        app = FastAPI(
+            title="Assay admin API",
+            version=__version__,
+            openapi_url="/admin/api/openapi.json",
+            docs_url=None,
+            redoc_url=None,
+            lifespan=lifespan,
+            redirect_slashes=False,
+        )
+        install_errors(app)
+        public = PublicServices(
+            self.store, self.log, lambda: self.keys.jwks(), self._authenticate, self._readiness, self._render_metrics
+        )
+        app.include_router(public_routes(public))
+        app.include_router(receipt_routes(public))
+        app.include_router(admin_routes(self._admin_services()))
+        return app
+
+    async def _authenticate(self, headers: list[tuple[bytes, bytes]]) -> Principal:
+        return self.authenticator.authenticate_cached(headers) or await self.authenticator.authenticate(headers)
+
+    async def _readiness(self) -> list[str]:
+        try:
+            async with asyncio.timeout(2):
+                await self.database.state()
+        except Exception:
+            LOG.warning("the database does not answer")
+            return ["database"]
+        return []
+
+    def _render_metrics(self) -> bytes:
+        return self.metrics.render(
+            {"assay_receipt_lag_seconds": self.log.behind_s, "assay_quarantined_deployments": float(len(self.quarantined))}
+        )
+
+    def _admin_services(self) -> AdminServices:
+        return AdminServices(
+            lambda: self.current.settings.admin.token,
+            self.key_service,
+            self._deployments,
+            self._tenants,
+            self._policies,
+            self._quarantine,
+            self._release,
+            self.audit.list,
+            self.audit.add,
+        )
+
+    def _deployments(self) -> list[dict[str, Any]]:
+        rows = []
+        for deployment in self.current.snapshot.deployments.values():
+            condition = self.health.condition(deployment.id)
+            rows.append(
+                {
+                    "id": deployment.id,
+                    "provider": deployment.provider.id,
+                    "region": deployment.region,
+                    "model": deployment.model,
+                    "context_window": deployment.context_window,
+                    "resting": self.health.resting(deployment.id),
+                    "in_flight": condition.in_flight,
+                    "quarantined": self.quarantined.get(deployment.id),
+                }
+            )
+        return rows
+
+    def _tenants(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": tenant.id,
+                "origin": tenant.origin,
+                "allow": {
+                    "providers": tenant.allow.providers,
+                    "regions": tenant.allow.regions,
+                    "models": tenant.allow.models,
+                    "deployments": tenant.allow.deployments,
+                },
+                "workloads": sorted(tenant.workloads),
+            }
+            for tenant in self.current.snapshot.tenants.values()
+        ]
+
+    def _policies(self) -> list[dict[str, Any]]:
+        return [
+            {"id": rule.id, "effect": rule.effect, "reason": rule.reason, "file": Path(rule.file).name, "line": rule.line}
+            for rule in self.current.policy.source.rules
+        ]
+
+    async def _quarantine(self, deployment: str, reason: str) -> bool:
+        if deployment not in self.current.snapshot.deployments:
+            return False
+        self.quarantined[deployment] = reason
+        return True
+
+    async def _release(self, deployment: str) -> bool:
+        return self.quarantined.pop(deployment, None) is not None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def serve(path: Path, *, host: str | None = None, port: int | None = None, workers: int | None = None, migrate: bool = False) -> None:
+    """Runs the gateway until it is told to stop. Raises what the command line turns into one line."""
+    loaded = load_or_raise(path)
+    assert loaded.settings is not None
+    server = loaded.settings.server
+    configure(server.log_level)
+    if (workers or server.workers) > 1:
+        raise ConfigError([])
+    gateway = Gateway(loaded, migrate=migrate)
+    bounds = Bounds(body_bytes=int(server.max_body_mb * 1024 * 1024), connections=server.max_connections)
+    config = uvicorn.Config(
+        gateway.asgi(),
+        loop="uvloop",
+        http=bounded(bounds),
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(server.drain_s),
+    )
+    with _listen(host or server.host, server.port if port is None else port) as listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+        listener.setblocking(False)
+        return listener
+    except OSError as error:
+        raise DatabaseUnusable(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
