@@ -252,6 +252,7 @@ class Gateway:
             lifespan=lifespan,
             redirect_slashes=False,
         )
+        app.state.admin_token = lambda: self.current.settings.admin.token
         install_errors(app)
         public = PublicServices(
             self.store, self.log, lambda: self.keys.jwks(), self._authenticate, self._readiness, self._render_metrics
@@ -280,7 +281,6 @@ class Gateway:
 
     def _admin_services(self) -> AdminServices:
         return AdminServices(
-            lambda: self.current.settings.admin.token,
             self.key_service,
             self._deployments,
             self._tenants,

@@ -8,23 +8,28 @@ from typing import Any
 from gateway.errors import InvalidValue, MissingRequiredParameter, UnsupportedParameter
 from gateway.exchange import Dialect
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: The contract's list.
-CONTRACT = frozenset(
+CONTRACT = _names(
     """cache_salt kv_transfer_params ec_transfer_params bootstrap_host bootstrap_port bootstrap_room extra_key rid
     request_id routed_dp_rank disagg_prefill_dp_rank input_ids prompt_embeds priority session_id vllm_xargs
     truncate_prompt_tokens truncation_side chat_template mm_processor_kwargs media_io_kwargs api_base base_url api_key
-    api_version custom_llm_provider extra_headers extra_body fallbacks model_list models route""".split()
+    api_version custom_llm_provider extra_headers extra_body fallbacks model_list models route"""
 )
 #: Of the same kind in engines' sources: older or newer names of the above, code or weights named by a request.
-KINDRED = frozenset(
+KINDRED = _names(
     """data_parallel_rank disagg_prefill_dr_rank prefill_dp_rank decode_dp_rank input_embeds image_embeds
-    custom_logit_processor logits_processors lora_path session_params""".split()
+    custom_logit_processor logits_processors lora_path session_params"""
 )
 REFUSED = CONTRACT | KINDRED
 #: What the model is told, as against how it is asked: left out of `parameters_digest`.
-CONTENT = frozenset(
+CONTENT = _names(
     "model messages prompt input instructions system suffix user metadata provider prediction documents "
-    "safety_identifier prompt_cache_key previous_response_id".split()
+    "safety_identifier prompt_cache_key previous_response_id"
 )
 #: An engine's template renderer takes these as arguments of its own, which would replace what it renders with.
 _TEMPLATE_ARGUMENTS = frozenset({"chat_template", "tokenize", "tokenizer", "conversation", "return_tensors"})
@@ -47,12 +52,14 @@ _OUTPUT_LIMITS: dict[Dialect, tuple[str, ...]] = {
 
 
 def refuse_steering(dialect: Dialect, fields: Mapping[str, Any]) -> None:
-    """Raises `UnsupportedParameter` naming the first field that steers hosts, credentials or an engine's inner state."""
+    """Raises `UnsupportedParameter` naming the first field that steers hosts, credentials or an engine's inside."""
     if not REFUSED.isdisjoint(fields):
         name = next(name for name in fields if name in REFUSED)
         raise UnsupportedParameter(f"the parameter `{name}` is not supported", param=name)
     if "truncation" in fields and fields["truncation"] not in (None, "disabled"):
-        raise UnsupportedParameter("`truncation` must be `disabled`: prompts are never cut silently", param="truncation")
+        raise UnsupportedParameter(
+            "`truncation` must be `disabled`: prompts are never cut silently", param="truncation"
+        )
     if fields.get("transforms"):
         raise UnsupportedParameter("`transforms` is not supported: prompts are never cut silently", param="transforms")
     arguments = fields.get("chat_template_kwargs")

@@ -10,10 +10,11 @@ from gateway.errors import NotFound, UnsupportedParameter
 from gateway.exchange import Dialect, InferenceRequest
 
 #: Content parts that are not text, in the three dialects that have parts.
-_MEDIA_PARTS = frozenset(
-    """image_url input_image image input_audio audio audio_url video_url video file input_file document image_file
-    computer_screenshot container_upload""".split()
-)
+_MEDIA_PARTS = {
+    *("image_url", "input_image", "image", "image_file", "computer_screenshot"),
+    *("input_audio", "audio", "audio_url", "video_url", "video"),
+    *("file", "input_file", "document", "container_upload"),
+}
 #: Embeddings in place of media: an engine would load a serialised tensor from them.
 _ENGINE_PARTS = frozenset({"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds"})
 _URL_KEYS = ("image_url", "video_url", "audio_url", "file_url", "url")
@@ -25,7 +26,6 @@ _STREAMS: dict[Dialect, tuple[str, ...]] = {
     "responses": ("input",),
     "messages": ("messages", "system"),
 }
-_MAX_PARTS = 100_000
 
 
 @dataclass(slots=True)
@@ -48,9 +48,8 @@ def find_media(dialect: Dialect, fields: Mapping[str, Any]) -> Media:
         if type(items) is list:
             for item in items:
                 # Nearly every message is an object whose content is one text.
-                if type(item) is dict and (len(item) > 2 or type(item.get("content")) is not str):
-                    stack.append(item)
-                elif type(item) is list:
+                plain = type(item) is dict and len(item) <= 2 and type(item.get("content")) is str
+                if not plain and type(item) in (dict, list):
                     stack.append(item)
     references = _state(dialect, fields)
     if not stack:

@@ -9,9 +9,10 @@ from typing import Any
 from gateway.errors import InvalidValue, UnsupportedParameter
 from gateway.exchange import Narrowing
 
-_PROVIDER_KEYS = frozenset(
-    "order only ignore allow_fallbacks data_collection zdr require_parameters quantizations sort max_price".split()
-)
+_PROVIDER_KEYS = {
+    *("order", "only", "ignore", "allow_fallbacks", "sort", "max_price"),
+    *("data_collection", "zdr", "require_parameters", "quantizations"),
+}
 
 
 def narrowing(value: Any) -> Narrowing | None:

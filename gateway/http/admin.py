@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.config.secrets import Secret
 from gateway.errors import Conflict, InvalidApiKey, InvalidValue, NotFound
 from gateway.keyring import KeyService
 
@@ -31,7 +30,6 @@ class NewKey(BaseModel):
 class AdminServices:
     """What these routes are given."""
 
-    token: Callable[[], Secret]
     keys: KeyService
     deployments: Callable[[], list[dict[str, Any]]]
     tenants: Callable[[], list[dict[str, Any]]]
@@ -50,19 +48,23 @@ class Reasoned(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=500)]
 
 
+def administrator(request: Request) -> str:
+    """Who acts; raises unless the request bears the admin token, compared in constant time."""
+    given = request.headers.get("authorization", "")
+    scheme, _, token = given.partition(" ")
+    expected = request.app.state.admin_token().reveal().encode()
+    if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected):
+        raise InvalidApiKey("an administrator's token is required")
+    return "admin"
+
+
+Actor = Annotated[str, Depends(administrator)]
+
+
 def admin_routes(services: AdminServices) -> APIRouter:
     """`/admin/api/v1/...` for the bearer admin token."""
 
-    def administrator(request: Request) -> str:
-        given = request.headers.get("authorization", "")
-        scheme, _, token = given.partition(" ")
-        expected = services.token().reveal().encode()
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected):
-            raise InvalidApiKey("an administrator's token is required")
-        return "admin"
-
     router = APIRouter(prefix="/admin/api/v1", dependencies=[Depends(administrator)])
-    actor = Annotated[str, Depends(administrator)]
 
     @router.get("/keys")
     async def list_keys(tenant: str | None = None) -> dict[str, Any]:
@@ -70,14 +72,14 @@ def admin_routes(services: AdminServices) -> APIRouter:
         return {"object": "list", "data": await services.keys.list(tenant), "has_more": False}
 
     @router.post("/keys", status_code=201)
-    async def create_key(new: NewKey, who: actor) -> dict[str, Any]:
+    async def create_key(new: NewKey, who: Actor) -> dict[str, Any]:
         """Makes a key; the secret is in this answer and nowhere else."""
         made = await services.keys.create(new.tenant, new.workload, new.models, new.limits, new.expires_in_s)
         await services.record(who, "key.create", made["id"], {"tenant": new.tenant})
         return made
 
     @router.delete("/keys/{id}")
-    async def revoke_key(id: str, who: actor) -> dict[str, Any]:
+    async def revoke_key(id: str, who: Actor) -> dict[str, Any]:
         """Revokes a key for good, in every process within a second."""
         await services.keys.revoke(id)
         await services.record(who, "key.revoke", id, {})
@@ -94,7 +96,7 @@ def admin_routes(services: AdminServices) -> APIRouter:
         return {"object": "list", "data": services.deployments(), "has_more": False}
 
     @router.post("/deployments/{id}/quarantine")
-    async def quarantine(id: str, body: Reasoned, who: actor) -> dict[str, Any]:
+    async def quarantine(id: str, body: Reasoned, who: Actor) -> dict[str, Any]:
         """Takes a deployment out of service until it is released."""
         if not await services.quarantine(id, body.reason):
             raise NotFound("there is no such deployment")
@@ -102,7 +104,7 @@ def admin_routes(services: AdminServices) -> APIRouter:
         return {"id": id, "quarantined": True}
 
     @router.post("/deployments/{id}/release")
-    async def release(id: str, body: Reasoned, who: actor) -> dict[str, Any]:
+    async def release(id: str, body: Reasoned, who: Actor) -> dict[str, Any]:
         """Lets a quarantined deployment serve again."""
         if not await services.release(id):
             raise Conflict("the deployment is not quarantined")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NamedTuple
 
 _SPACE = re.compile(r"[ \t\n\r]*")
