@@ -224,7 +224,9 @@ class Gateway:
     def _restart_only(self, fresh: Settings) -> list[str]:
         old = self.current.settings
         changed = [name for name in RESTART_ONLY if getattr(old, name) != getattr(fresh, name)]
-        changed += [f"server.{n}" for n in ("host", "port", "workers") if getattr(old.server, n) != getattr(fresh.server, n)]
+        changed += [
+            f"server.{n}" for n in ("host", "port", "workers") if getattr(old.server, n) != getattr(fresh.server, n)
+        ]
         return [f"`{name}` changes only by restart" for name in changed]
 
     # http
@@ -276,7 +278,10 @@ class Gateway:
 
     def _render_metrics(self) -> bytes:
         return self.metrics.render(
-            {"assay_receipt_lag_seconds": self.log.behind_s, "assay_quarantined_deployments": float(len(self.quarantined))}
+            {
+                "assay_receipt_lag_seconds": self.log.behind_s,
+                "assay_quarantined_deployments": float(len(self.quarantined)),
+            }
         )
 
     def _admin_services(self) -> AdminServices:
@@ -327,7 +332,13 @@ class Gateway:
 
     def _policies(self) -> list[dict[str, Any]]:
         return [
-            {"id": rule.id, "effect": rule.effect, "reason": rule.reason, "file": Path(rule.file).name, "line": rule.line}
+            {
+                "id": rule.id,
+                "effect": rule.effect,
+                "reason": rule.reason,
+                "file": Path(rule.file).name,
+                "line": rule.line,
+            }
             for rule in self.current.policy.source.rules
         ]
 
@@ -349,7 +360,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def serve(path: Path, *, host: str | None = None, port: int | None = None, workers: int | None = None, migrate: bool = False) -> None:
+def serve(
+    path: Path, *, host: str | None = None, port: int | None = None, workers: int | None = None, migrate: bool = False
+) -> None:
     """Runs the gateway until it is told to stop. Raises what the command line turns into one line."""
     loaded = load_or_raise(path)
     assert loaded.settings is not None
@@ -387,5 +400,3 @@ def _listen(host: str, port: int) -> socket.socket:
         return listener
     except OSError as error:
         raise DatabaseUnusable(f"cannot listen on {host}:{port}: {error.strerror}") from None
-
-

@@ -52,7 +52,9 @@ class Answered:
 class Dispatcher:
     """Sends attempts. `salt_key` is the current epoch's key for prefix-cache salts."""
 
-    def __init__(self, transport: Transport, health: Health, salt_key: Callable[[], bytes], idempotency_key: bytes) -> None:
+    def __init__(
+        self, transport: Transport, health: Health, salt_key: Callable[[], bytes], idempotency_key: bytes
+    ) -> None:
         self._transport = transport
         self._health = health
         self._credentials = Credentials()
@@ -194,19 +196,21 @@ class Dispatcher:
         while True:
             chunk = await answer.next_chunk()
             if not chunk:
-                raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended before its first event"))
+                raise UpstreamFailure(
+                    "truncated", UpstreamTruncated("the upstream's stream ended before its first event")
+                )
             events = parse_events(parser, request, chunk)
             for _, view in events:
                 if view.kind == "error":
                     raise failure_of_event(deployment.provider, view.error or {})
                 if view.kind == "done":
-                    raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended before its first event"))
+                    raise UpstreamFailure(
+                        "truncated", UpstreamTruncated("the upstream's stream ended before its first event")
+                    )
                 if view.kind == "data":
                     who = effective(deployment, answer.headers, view)
                     attempt = replace(attempt, received_id=view.id)
-                    return Answered(
-                        deployment, ids, attempt, answer, who, raw, begun, parser=parser, pending=events
-                    )
+                    return Answered(deployment, ids, attempt, answer, who, raw, begun, parser=parser, pending=events)
 
 
 def parse_events(parser: SseParser, request: InferenceRequest, chunk: bytes) -> list[tuple[SseEvent, EventView]]:

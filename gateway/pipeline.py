@@ -101,7 +101,9 @@ class Pipeline:
     ) -> None:
         """Answers one request. Raises only what has no receipt: 401, 413, 415 and a client that left early."""
         stages = self.stages
-        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(headers)
+        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
+            headers
+        )
         require_json(headers)
         exchange = Exchange(request_id(), receipt_id(), endpoint, time.time(), time.monotonic(), principal=principal)
         exchange.raw_body = await read_body(stages.max_body_bytes)
@@ -117,7 +119,13 @@ class Pipeline:
             await self._plan(exchange, snapshot)
             reservation = self._reserve(exchange, snapshot)
             if exchange.stream:
-                session = StreamSession(exchange, reply, stages.header_wait_s, stages.keep_alive_s, reservation_headers=stages.limiter.headers(reservation))
+                session = StreamSession(
+                    exchange,
+                    reply,
+                    stages.header_wait_s,
+                    stages.keep_alive_s,
+                    reservation_headers=stages.limiter.headers(reservation),
+                )
                 session.expect()
             assert exchange.plan is not None
             answered = await stages.dispatcher.dispatch(exchange, snapshot, exchange.plan.order)
@@ -156,7 +164,9 @@ class Pipeline:
         decision = self.stages.policy().decide(snapshot, principal, alias, exchange.workload, exchange.endpoint)
         exchange.decision = decision
         require_permitted(decision, request.model)
-        if request.fields.get("store") is True and stores_where_forbidden(snapshot, principal.tenant, exchange.workload):
+        if request.fields.get("store") is True and stores_where_forbidden(
+            snapshot, principal.tenant, exchange.workload
+        ):
             raise UnsupportedParameter("`store` is refused where zero retention is required", param="store")
 
     async def _plan(self, exchange: Exchange, snapshot: Snapshot) -> None:
@@ -249,7 +259,9 @@ class Pipeline:
 
     # inspect
 
-    def _inspect(self, exchange: Exchange, answered: Answered, *, finished: bool, usage: Usage | None) -> AssayError | None:
+    def _inspect(
+        self, exchange: Exchange, answered: Answered, *, finished: bool, usage: Usage | None
+    ) -> AssayError | None:
         """Runs the checks on what came back; returns the error that must take the answer's place, if any."""
         deployment, who = answered.deployment, answered.effective
         accepted = served_is_accepted(deployment, who.model.value)
@@ -321,7 +333,9 @@ class Pipeline:
     def _settle(self, exchange: Exchange, reservation: Reservation | None) -> None:
         if reservation is not None:
             usage = exchange.usage
-            self.stages.limiter.settle(reservation, usage.prompt + usage.completion if usage else None, exchange.cost_usd)
+            self.stages.limiter.settle(
+                reservation, usage.prompt + usage.completion if usage else None, exchange.cost_usd
+            )
 
     async def _client_left(
         self, exchange: Exchange, session: StreamSession | None, reservation: Reservation | None
@@ -361,7 +375,9 @@ class Pipeline:
         """An error is the answer: with its status where nothing was sent, else as the stream's last event."""
         exchange.error = error
         opened = session is not None and session.opened
-        exchange.outcome = "interrupted" if opened else "failed" if exchange.attempts or exchange.effective else "refused"
+        exchange.outcome = (
+            "interrupted" if opened else "failed" if exchange.attempts or exchange.effective else "refused"
+        )
         if error.status == 500:
             exchange.outcome = "failed"
         if error.type == "integrity_error":

@@ -91,7 +91,9 @@ class StreamSession:
         self.answered = answered
         exchange.attempts.append(answered.attempt)
         identity = inspect(exchange, answered, finished=True, usage=None)
-        exchange.checks = [check for check in exchange.checks if check.name in ("binding", "unique_id", "model", "created")]
+        exchange.checks = [
+            check for check in exchange.checks if check.name in ("binding", "unique_id", "model", "created")
+        ]
         if identity is not None and any(check.verdict != "passed" for check in exchange.checks):
             raise identity
         exchange.integrity = "pending"
@@ -146,7 +148,9 @@ class StreamSession:
             for event, view in events:
                 if view.kind == "error":
                     message = view.error.get("message") if view.error else None
-                    raise UpstreamFailure("server", UpstreamError(str(message or "the upstream reported an error")[:500]))
+                    raise UpstreamFailure(
+                        "server", UpstreamError(str(message or "the upstream reported an error")[:500])
+                    )
                 if view.kind == "data":
                     failed = checks.event(view.id, view.model, has_content=bool(view.text))
                     if failed is not None:
@@ -170,7 +174,7 @@ class StreamSession:
             self._exchange.usage = (
                 view.usage if known is None or view.usage.prompt else replace(known, completion=view.usage.completion)
             )
-        if view.fingerprint and not answered.effective.fingerprint.value or not answered.effective.model.value:
+        if (view.fingerprint and not answered.effective.fingerprint.value) or not answered.effective.model.value:
             later = effective(answered.deployment, answered.answer.headers, view)
             answered.effective = merge(answered.effective, later)
 

@@ -128,7 +128,9 @@ class LocalLimiter:
         limits = principal.limits
         return tenant.limits.budget_usd is not None or (limits is not None and limits.budget_usd is not None)
 
-    def reserve(self, principal: Principal, tenant: Tenant, model: str, tokens: int, cost: Decimal | None) -> Reservation:
+    def reserve(
+        self, principal: Principal, tenant: Tenant, model: str, tokens: int, cost: Decimal | None
+    ) -> Reservation:
         """Admits or raises; nothing is counted for what is refused."""
         now = self._clock()
         scopes: list[tuple[_Account, Limits]] = [(self._account(("tenant", tenant.id)), tenant.limits)]
@@ -156,7 +158,9 @@ class LocalLimiter:
 
     def _check(self, account: _Account, limits: Limits, tokens: int, cost: Decimal | None, now: float) -> None:
         if limits.parallel_requests is not None and account.parallel >= limits.parallel_requests:
-            raise TooManyParallelRequests("too many requests at once", retry_after_s=1, headers=self._shown(account, limits))
+            raise TooManyParallelRequests(
+                "too many requests at once", retry_after_s=1, headers=self._shown(account, limits)
+            )
         if limits.requests_per_minute is not None:
             wait = account.requests.wait(1, limits.requests_per_minute, now)
             if wait > 0:

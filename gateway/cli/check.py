@@ -29,7 +29,10 @@ def command(config: str | None, as_json: bool) -> None:
             extra = [loaded.path.parent / entry for entry in loaded.settings.policies]
             load_policies(extra, default_policies=loaded.settings.default_policies)
         except PolicyProblem as error:
-            problems += [{"file": line.split(":")[0], "line": None, "key": "", "message": line, "text": line} for line in error.problems]
+            problems += [
+                {"file": line.split(":")[0], "line": None, "key": "", "message": line, "text": line}
+                for line in error.problems
+            ]
     if as_json:
         click.echo(json.dumps([{k: v for k, v in p.items() if k != "text"} for p in problems], indent=2))
     else:

@@ -24,7 +24,13 @@ from gateway.policy.source import load as load_policies
 @click.option("--region")
 @click.option("--json", "as_json", is_flag=True)
 def command(
-    config: str | None, tenant: str, model: str, workload: str | None, prompt_tokens: int | None, region: str | None, as_json: bool
+    config: str | None,
+    tenant: str,
+    model: str,
+    workload: str | None,
+    prompt_tokens: int | None,
+    region: str | None,
+    as_json: bool,
 ) -> None:
     """Shows every deployment behind a model, permitted or not, with policy ids and reasons. Sends nothing.
 
@@ -47,7 +53,13 @@ def command(
     except PolicyProblem as error:
         fail("; ".join(error.problems))
     found = explain(
-        loaded.snapshot, engine, tenant=tenant, model=model, workload=workload, prompt_tokens=prompt_tokens, region=region
+        loaded.snapshot,
+        engine,
+        tenant=tenant,
+        model=model,
+        workload=workload,
+        prompt_tokens=prompt_tokens,
+        region=region,
     )
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))

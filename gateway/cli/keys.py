@@ -8,7 +8,9 @@ import click
 
 from gateway.cli.session import Session, with_session
 
-CONFIG = click.option("--config", "config", metavar="FILE", help="The configuration; else ./assay.yaml, else $ASSAY_CONFIG.")
+CONFIG = click.option(
+    "--config", "config", metavar="FILE", help="The configuration; else ./assay.yaml, else $ASSAY_CONFIG."
+)
 
 
 @click.group("keys")
@@ -27,7 +29,12 @@ def command() -> None:
 @click.option("--expires-in-days", type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True)
 def create(
-    config: str | None, tenant: str, workload: str | None, models: tuple[str, ...], expires_in_days: int | None, as_json: bool
+    config: str | None,
+    tenant: str,
+    workload: str | None,
+    models: tuple[str, ...],
+    expires_in_days: int | None,
+    as_json: bool,
 ) -> None:
     """Makes a key and prints its secret, this once.
 

@@ -181,7 +181,9 @@ def _references(document: Document, names: dict[str, list[str]]) -> None:
     def known(kind: str, name: Any, path: Path_) -> None:
         if isinstance(name, str) and name not in names[kind]:
             near = difflib.get_close_matches(name, names[kind], 1, 0.5)
-            document.problem(path, f"names the unknown {kind} `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))
+            document.problem(
+                path, f"names the unknown {kind} `{name}`" + (f"; did you mean `{near[0]}`?" if near else "")
+            )
 
     value = document.value
     for index, item in enumerate(_list(value.get("deployments"))):

@@ -28,9 +28,7 @@ def _to_decimal(value: Any) -> Any:
     return Decimal(str(value))
 
 
-SecretText = Annotated[
-    Secret, BeforeValidator(_to_secret), PlainSerializer(lambda _: "****", return_type=str)
-]
+SecretText = Annotated[Secret, BeforeValidator(_to_secret), PlainSerializer(lambda _: "****", return_type=str)]
 Money = Annotated[Decimal, BeforeValidator(_to_decimal), Field(ge=0)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$")]

@@ -125,5 +125,3 @@ def admin_routes(services: AdminServices) -> APIRouter:
         return {"object": "list", "data": rows[:limit], "has_more": len(rows) > limit}
 
     return router
-
-

@@ -77,7 +77,7 @@ class InferenceApp:
             _send_error(reply, InternalError("an internal error occurred"), anthropic=anthropic)
 
     def _model_path(self, path: bytes) -> str | None:
-        """"" for the list, an id for one model's card, None for any other path."""
+        """ "" for the list, an id for one model's card, None for any other path."""
         if path in self._lists:
             return ""
         for prefix in (b"/v1/models/", b"/models/"):
@@ -87,7 +87,9 @@ class InferenceApp:
 
     async def _models(self, id: str, headers: Headers, reply: Reply) -> None:
         stages = self._pipeline.stages
-        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(headers)
+        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
+            headers
+        )
         names = stages.policy().models_of(stages.snapshot(), principal)
         if not id:
             body: dict[str, Any] = {"object": "list", "data": [self._card(name, principal) for name in names]}

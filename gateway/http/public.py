@@ -58,7 +58,9 @@ def install_errors(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         if error.status_code == 405:
             allow = (error.headers or {}).get("allow", "GET")
-            return await assay(request, MethodNotAllowed("this method is not allowed here", headers=(("allow", allow),)))
+            return await assay(
+                request, MethodNotAllowed("this method is not allowed here", headers=(("allow", allow),))
+            )
         if error.status_code == 404:
             return await assay(request, NotFound("there is nothing at this path"))
         problem = InvalidValue(str(error.detail)[:200])
@@ -102,7 +104,9 @@ def public_routes(services: PublicServices) -> APIRouter:
         if data is None:
             raise NotFound("the log has no such tile")
         return Response(
-            data, media_type="application/octet-stream", headers={"cache-control": "public, max-age=31536000, immutable"}
+            data,
+            media_type="application/octet-stream",
+            headers={"cache-control": "public, max-age=31536000, immutable"},
         )
 
     async def alive() -> Response:
@@ -200,5 +204,3 @@ def _filter(request: Request, tenant: str) -> ReceiptFilter:
         query.get("after"),
         50 if limit is None else max(1, min(limit, 1000)),
     )
-
-

@@ -129,4 +129,3 @@ class Cors:
             + allow
             + b"\r\n"
         )
-

@@ -199,4 +199,3 @@ def _config_limits(limits: Limits | None) -> KeyLimits | None:
 def _timestamp(text: str) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-

@@ -62,7 +62,11 @@ def check_answer(facts: Facts, seen: SeenIds) -> list[Check]:
     """All checks of a whole answer, or of a stream that has ended."""
     checks = [*identity_checks(facts, seen), *usage_checks(facts)]
     if facts.has_choices:
-        checks.append(_check("completeness", facts.finished, "every choice has its finish reason", "a choice has no finish reason"))
+        checks.append(
+            _check(
+                "completeness", facts.finished, "every choice has its finish reason", "a choice has no finish reason"
+            )
+        )
     return checks
 
 
@@ -71,16 +75,27 @@ def identity_checks(facts: Facts, seen: SeenIds) -> list[Check]:
     checks = []
     if facts.echoes_ids:
         bound = facts.response_id is not None and facts.sent_id in facts.response_id
-        checks.append(_check("binding", bound, "the response id carries the request id", "the response id is another request's"))
+        checks.append(
+            _check("binding", bound, "the response id carries the request id", "the response id is another request's")
+        )
     if facts.response_id:
         new = seen.first_time(facts.deployment, facts.response_id, facts.sent_id)
         if not new or facts.echoes_ids:
-            checks.append(_check("unique_id", new, "the response id is new", "the response id was seen before", hard=facts.echoes_ids))
+            checks.append(
+                _check(
+                    "unique_id", new, "the response id is new", "the response id was seen before", hard=facts.echoes_ids
+                )
+            )
     if facts.accepted is None:
         checks.append(Check("model", "inconclusive", "the upstream did not say which model it served"))
     else:
         checks.append(
-            _check("model", facts.accepted, "the deployment may serve this model", "the deployment may not serve this model")
+            _check(
+                "model",
+                facts.accepted,
+                "the deployment may serve this model",
+                "the deployment may not serve this model",
+            )
         )
     if facts.created is not None and abs(facts.created - facts.received) > CREATED_SKEW_S and facts.echoes_ids:
         checks.append(Check("created", "failed", "the answer says it was made at another time", hard=False))
@@ -105,7 +120,9 @@ def usage_checks(facts: Facts) -> list[Check]:
         over = usage.prompt > window or (
             count is not None and count.prompt is not None and count.method == "exact" and count.prompt > window
         )
-        checks.append(_check("capacity", not over, "prompt within the window", "an answer to more tokens than the window holds"))
+        checks.append(
+            _check("capacity", not over, "prompt within the window", "an answer to more tokens than the window holds")
+        )
     if facts.fresh_salt and usage.cached:
         checks.append(Check("cache_isolation", "failed", "cached tokens on a salt that was never used"))
     return checks
@@ -121,14 +138,14 @@ def _conservation(count: TokenCount, usage: Usage) -> Check:
             f"the upstream read {usage.prompt} tokens of {count.prompt}",
         )
     if count.prompt >= MIN_ESTIMATE and usage.prompt < count.prompt * MIN_RATIO:
-        return Check(
-            "token_conservation", "failed", f"the upstream read {usage.prompt} tokens of about {count.prompt}"
-        )
+        return Check("token_conservation", "failed", f"the upstream read {usage.prompt} tokens of about {count.prompt}")
     verdict: VerdictName = "passed" if count.prompt >= MIN_ESTIMATE else "inconclusive"
     if verdict == "inconclusive":
         # Too short for the estimate's band to tell anything: the check does not apply.
-        return Check("token_conservation", "passed", "short prompt, reported count plausible") if usage.prompt > 0 else Check(
-            "token_conservation", "failed", "the upstream read no tokens", hard=False
+        return (
+            Check("token_conservation", "passed", "short prompt, reported count plausible")
+            if usage.prompt > 0
+            else Check("token_conservation", "failed", "the upstream read no tokens", hard=False)
         )
     return Check("token_conservation", verdict, "the reported prompt is within the estimate's band")
 

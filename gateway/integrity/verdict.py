@@ -25,7 +25,9 @@ def withheld_because(checks: list[Check], rules: Rules) -> AssayError | None:
     for check in checks:
         if check.name == "model":
             if check.verdict == "failed" and rules.on_substitution == "block":
-                return ModelSubstituted("the upstream served another model than this deployment may serve; the answer was withheld")
+                return ModelSubstituted(
+                    "the upstream served another model than this deployment may serve; the answer was withheld"
+                )
             if check.verdict == "inconclusive" and rules.on_unknown_model == "block":
                 return IntegrityViolation("the upstream did not say which model it served; the answer was withheld")
         elif check.verdict == "failed" and check.hard and rules.on_violation == "block":

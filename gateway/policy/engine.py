@@ -142,7 +142,9 @@ def workload_of(snapshot: Snapshot, principal: Principal, asked: str | None) -> 
 def require_permitted(decision: Decision, model: str) -> None:
     """Raises 404 for a model that is unknown or not visible (the same answer), 403 when nothing is permitted."""
     if not decision.visible:
-        raise ModelNotFound(f"the model `{_shown(model)}` does not exist or you do not have access to it", param="model")
+        raise ModelNotFound(
+            f"the model `{_shown(model)}` does not exist or you do not have access to it", param="model"
+        )
     if not decision.permitted:
         reasons = dict.fromkeys(reason.id for candidate in decision.candidates for reason in candidate.reasons)
         raise PolicyDenied("policy permits no deployment of this model for this request", reasons=tuple(reasons))
@@ -159,4 +161,3 @@ def stores_where_forbidden(snapshot: Snapshot, tenant: str, workload: str | None
         return True
     extra = _workload(rules, workload)
     return rules.require.zero_retention or bool(extra and extra.require and extra.require.zero_retention)
-

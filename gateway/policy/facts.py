@@ -18,7 +18,12 @@ ANY = ["*"]
 _MAX_SEGMENTS = 6
 _SCOPES = ("request", "tenant", "account", "global")
 #: The best grade an answer of a kind can have (contract, section 6: through litellm at most `asserted`).
-_ATTAINABLE = {"litellm": Grade.asserted, "openrouter": Grade.asserted, "vllm": Grade.verified, "sglang": Grade.observed}
+_ATTAINABLE = {
+    "litellm": Grade.asserted,
+    "openrouter": Grade.asserted,
+    "vllm": Grade.verified,
+    "sglang": Grade.observed,
+}
 
 
 def patterns(name: str) -> list[str]:

@@ -106,7 +106,9 @@ def _rules(file: Path, text: str, schema: cedarpy.Schema, problems: list[str]) -
         annotations = policy.get("annotations") or {}
         name = annotations.get("id") or ""
         if not name or not annotations.get("reason"):
-            problems.append(f"{file}: every policy needs @id and @reason (the {policy['effect']} number {position} has not)")
+            problems.append(
+                f"{file}: every policy needs @id and @reason (the {policy['effect']} number {position} has not)"
+            )
             continue
         by_position[position] = name
         line = lines.get(name, 1)

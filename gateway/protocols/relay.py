@@ -21,7 +21,18 @@ _NULL_USAGE = b',"usage":null'
 class StreamRelay:
     """State of one stream on its way to the client."""
 
-    __slots__ = ("_choices", "_dialect", "_expected", "_finished", "_include_usage", "_indices", "complete", "done", "held", "repairs")
+    __slots__ = (
+        "_choices",
+        "_dialect",
+        "_expected",
+        "_finished",
+        "_include_usage",
+        "_indices",
+        "complete",
+        "done",
+        "held",
+        "repairs",
+    )
 
     def __init__(self, dialect: Dialect, *, choices: int, include_usage: bool) -> None:
         self._dialect = dialect

@@ -73,7 +73,9 @@ class SseParser:
         while index < length:
             byte = buffer[index]
             if byte not in (10, 13):
-                following = min((i for i in (buffer.find(b"\n", index), buffer.find(b"\r", index)) if i >= 0), default=length)
+                following = min(
+                    (i for i in (buffer.find(b"\n", index), buffer.find(b"\r", index)) if i >= 0), default=length
+                )
                 index = following
                 continue
             if byte == 13 and index + 1 == length:

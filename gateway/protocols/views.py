@@ -46,7 +46,11 @@ def _message_texts(message: Any) -> list[str]:
     """Everything the model wrote in a chat message or delta: content, refusal, reasoning, arguments of calls."""
     if not isinstance(message, Mapping):
         return []
-    texts = [message[key] for key in ("content", "refusal", "reasoning_content", "reasoning") if isinstance(message.get(key), str)]
+    texts = [
+        message[key]
+        for key in ("content", "refusal", "reasoning_content", "reasoning")
+        if isinstance(message.get(key), str)
+    ]
     for part in _list(message.get("content")):
         if isinstance(part, Mapping) and isinstance(part.get("text"), str):
             texts.append(part["text"])

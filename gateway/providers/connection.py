@@ -76,7 +76,9 @@ class Connection(asyncio.Protocol):
             elif self._failure is None:
                 kind: FailureKind = "truncated" if self._head_done else "read"
                 answer = UpstreamTruncated if self._head_done else UpstreamError
-                self._failure = UpstreamFailure(kind, answer("the upstream closed the connection before it had answered"))
+                self._failure = UpstreamFailure(
+                    kind, answer("the upstream closed the connection before it had answered")
+                )
         self._wake()
         self._on_lost(self)
 
@@ -96,7 +98,9 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
-            self._fail(cause if isinstance(cause, UpstreamFailure) else protocol_failure("the upstream's answer is broken"))
+            self._fail(
+                cause if isinstance(cause, UpstreamFailure) else protocol_failure("the upstream's answer is broken")
+            )
         except httptools.HttpParserUpgrade:
             self._fail(protocol_failure("the upstream switched protocols"))
         except httptools.HttpParserError:

@@ -65,8 +65,10 @@ def _place(deployment: Deployment, headers: Mapping[str, str], body: Mapping[str
     if provider.kind == "openrouter":
         metadata = body.get("openrouter_metadata")
         named = _chosen_provider(metadata) or (body.get("provider") if isinstance(body.get("provider"), str) else None)
-        who = Evidence(f"{provider.id}/{named}", "body.openrouter_metadata", Grade.asserted) if named else Evidence(
-            provider.id, "origin", Grade.observed
+        who = (
+            Evidence(f"{provider.id}/{named}", "body.openrouter_metadata", Grade.asserted)
+            if named
+            else Evidence(provider.id, "origin", Grade.observed)
         )
         if isinstance(metadata, Mapping) and isinstance(metadata.get("region"), str):
             region = Evidence(metadata["region"], "body.openrouter_metadata.region", Grade.asserted)

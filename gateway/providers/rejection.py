@@ -15,7 +15,6 @@ from gateway.config.snapshot import Provider
 from gateway.errors import (
     AssayError,
     ContextLengthExceeded,
-    FailureKind,
     UpstreamError,
     UpstreamFailure,
     UpstreamProtocolError,
@@ -134,7 +133,7 @@ def scrub(provider: Provider, text: str) -> str:
         if secret:
             text = text.replace(secret, "[credential]")
             # Providers echo keys with the middle cut out; any run of eight characters is too much.
-            for start in range(0, max(len(secret) - 7, 0)):
+            for start in range(max(len(secret) - 7, 0)):
                 if secret[start : start + 8] in text:
                     text = text.replace(secret[start : start + 8], "[credential]")
     text = _URL.sub("[upstream]", text)

@@ -27,5 +27,3 @@ def envelope(payload: bytes, kid: str, signature: bytes) -> dict[str, object]:
         "payloadType": PAYLOAD_TYPE,
         "signatures": [{"keyid": kid, "sig": base64.b64encode(signature).decode()}],
     }
-
-

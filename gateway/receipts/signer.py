@@ -74,7 +74,9 @@ def open_keys(folder: Path, *, may_create: bool) -> KeyRing:
         files = sorted(folder.glob(f"{use}-*.key"))
         if not files:
             if not may_create:
-                raise KeysUnavailable(f"{folder} holds no {use} key; on Kubernetes the keys must be mounted from a Secret")
+                raise KeysUnavailable(
+                    f"{folder} holds no {use} key; on Kubernetes the keys must be mounted from a Secret"
+                )
             files = [new_key(folder, use)]  # type: ignore[arg-type]
         keys = sorted((_load(file, use) for file in files), key=lambda key: key.not_before)  # type: ignore[arg-type]
         current[use] = keys[-1]

@@ -87,7 +87,12 @@ def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_ho
         "cost_usd": None if exchange.cost_usd is None else f"{exchange.cost_usd:f}",
         "commitments": commitments,
         "checks": [
-            {"name": check.name, "verdict": check.verdict, "detail": clean(check.detail), **_check_evidence(check.evidence)}
+            {
+                "name": check.name,
+                "verdict": check.verdict,
+                "detail": clean(check.detail),
+                **_check_evidence(check.evidence),
+            }
             for check in exchange.checks
         ],
         "repairs": list(exchange.repairs),
@@ -101,7 +106,11 @@ def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_ho
         },
     }
     if exchange.error is not None:
-        predicate["error"] = {"status": exchange.error.status, "type": exchange.error.type, "code": clean(exchange.error.code)}
+        predicate["error"] = {
+            "status": exchange.error.status,
+            "type": exchange.error.type,
+            "code": clean(exchange.error.code),
+        }
     if exchange.notes:
         predicate["notes"] = list(exchange.notes)
     if exchange.cache is not None:

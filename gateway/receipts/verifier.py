@@ -60,7 +60,9 @@ def verify(
             result.proven.append(f"the {name} given is, byte for byte, the {name} that was recorded")
         else:
             result.unproven.append(f"the content of the {name} (give it with --{name})")
-    result.unproven.append("that a model ran, or which weights: a receipt proves what was recorded, and how it was known")
+    result.unproven.append(
+        "that a model ran, or which weights: a receipt proves what was recorded, and how it was known"
+    )
     return result
 
 
@@ -178,7 +180,9 @@ def _log(
     leaf = hashlib.sha256(b"\x00" + hashlib.sha256(payload).digest()).digest()
     if _root(index, size, leaf, hashes) != root:
         raise VerificationError("the proof does not lead from this statement to the checkpoint's root")
-    result.proven.append(f"the statement is entry {index} of the log {origin}, whose first {size} entries are signed for")
+    result.proven.append(
+        f"the statement is entry {index} of the log {origin}, whose first {size} entries are signed for"
+    )
     result.unproven.append("that witnesses saw the same log (no cosignature policy was given)")
 
 

@@ -61,7 +61,9 @@ def plan(
             dropped.append(Candidate(deployment.id, False, (refusal,)))
     if fallback != "deny":
         serving.sort(key=lambda d: health.resting(d.id))
-    refusal_kind = "none" if serving else ("quarantined" if any(r.id == "quarantined" for r in refusals) else "unhealthy")
+    refusal_kind = (
+        "none" if serving else ("quarantined" if any(r.id == "quarantined" for r in refusals) else "unhealthy")
+    )
     return Plan(tuple(d.id for d in serving), first.id, tuple(dropped), refusal_kind)  # type: ignore[arg-type]
 
 
@@ -98,11 +100,15 @@ def _narrowed_out(deployment: Deployment, narrowing: Narrowing | None) -> Reason
     if _listed(deployment, narrowing.ignore):
         return Reason("provider-ignore", "The request's `provider.ignore` names this deployment.")
     if narrowing.data_collection == "deny" and deployment.provider.trains_on_data is not False:
-        return Reason("provider-data-collection", "The request denies data collection and this provider may train on data.")
+        return Reason(
+            "provider-data-collection", "The request denies data collection and this provider may train on data."
+        )
     if narrowing.zdr and deployment.provider.zero_retention is not True:
         return Reason("provider-zdr", "The request asks for zero retention and this provider does not promise it.")
     if narrowing.quantizations and deployment.quantization not in narrowing.quantizations:
-        return Reason("provider-quantizations", "The request's `provider.quantizations` does not name this deployment's.")
+        return Reason(
+            "provider-quantizations", "The request's `provider.quantizations` does not name this deployment's."
+        )
     for kind, limit in narrowing.max_price:
         price = deployment.price
         if price is None or (price.input if kind == "prompt" else price.output) > limit:
@@ -134,12 +140,12 @@ def _ordered(
         ordered.sort(key=lambda d: health.condition(d.id).latency_s or 0.0)
     if narrowing is not None and narrowing.order:
         position = {name: index for index, name in reversed(list(enumerate(narrowing.order)))}
-        ordered.sort(key=lambda d: min((position[name] for name in _names(d) if name in position), default=len(position)))
+        ordered.sort(
+            key=lambda d: min((position[name] for name in _names(d) if name in position), default=len(position))
+        )
     return ordered
 
 
 def _price(deployment: Deployment) -> Decimal:
     price = deployment.price
     return Decimal("Infinity") if price is None else price.input + price.output
-
-

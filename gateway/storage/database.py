@@ -24,9 +24,11 @@ def sqlite_path(url: str, folder: Path) -> Path | None:
     """The file of a `sqlite:///` URL, relative to the configuration's folder; None for other databases."""
     if not url.startswith("sqlite:"):
         return None
-    return folder / url.removeprefix("sqlite:").lstrip("/") if url.startswith("sqlite:///") and not url.startswith(
-        "sqlite:////"
-    ) else Path("/" + url.removeprefix("sqlite:").lstrip("/"))
+    return (
+        folder / url.removeprefix("sqlite:").lstrip("/")
+        if url.startswith("sqlite:///") and not url.startswith("sqlite:////")
+        else Path("/" + url.removeprefix("sqlite:").lstrip("/"))
+    )
 
 
 class Database:

@@ -93,7 +93,9 @@ class KeyRepository:
 
     async def tombstones(self, ids: list[str]) -> set[str]:
         """Which of these config key ids were revoked: they are never resurrected."""
-        query = select(tables.api_keys.c.id).where(tables.api_keys.c.id.in_(ids), tables.api_keys.c.revoked_ms.isnot(None))
+        query = select(tables.api_keys.c.id).where(
+            tables.api_keys.c.id.in_(ids), tables.api_keys.c.revoked_ms.isnot(None)
+        )
         async with self._engine.connect() as connection:
             return {row[0] for row in await connection.execute(query)}
 

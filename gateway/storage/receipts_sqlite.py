@@ -164,7 +164,7 @@ class SqliteReceipts:
         """One receipt; with `tenant` only if it is that tenant's."""
 
         def read() -> StoredReceipt | None:
-            row = self.reader().execute(f"SELECT {_STORED} WHERE r.id = ?", (id,)).fetchone()  # noqa: S608
+            row = self.reader().execute(f"SELECT {_STORED} WHERE r.id = ?", (id,)).fetchone()
             return _stored(row) if row is not None and tenant in (None, row[1]) else None
 
         return await asyncio.to_thread(read)
@@ -183,7 +183,7 @@ class SqliteReceipts:
         conditions, values = _conditions(wanted)
         limit = max(1, min(wanted.limit, 1000))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        sql = f"SELECT {_STORED}{where} ORDER BY r.time_ms DESC, r.id DESC LIMIT ?"  # noqa: S608 - constants only
+        sql = f"SELECT {_STORED}{where} ORDER BY r.time_ms DESC, r.id DESC LIMIT ?"
 
         def read() -> list[Any]:
             return self.reader().execute(sql, (*values, limit + 1)).fetchall()

@@ -137,4 +137,3 @@ quarantines = Table(
     Column("since_ms", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
 )
-
