@@ -112,7 +112,7 @@ class Gateway:
         )
         self.transport = Transport(int(settings.server.max_upstream_body_mb * 1024 * 1024))
         self.pipeline = Pipeline(self._stages())
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
 
     def _stages(self) -> Stages:
         settings = self.current.settings
@@ -292,7 +292,7 @@ class Gateway:
             self._policies,
             self._quarantine,
             self._release,
-            self.audit.list,
+            self.audit.page,
             self.audit.add,
         )
 

@@ -214,7 +214,7 @@ class Dispatcher:
 
 
 def parse_events(parser: SseParser, request: InferenceRequest, chunk: bytes) -> list[tuple[SseEvent, EventView]]:
-    """The data events that these bytes complete, with their views; comments are dropped. Raises a `protocol` failure."""
+    """The data events that these bytes complete, with their views, without comments. Raises a `protocol` failure."""
     try:
         return [
             (event, read_event(request.endpoint.dialect, event.event, event.data))

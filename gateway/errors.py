@@ -183,7 +183,7 @@ class UpstreamRejected(AssayError):
 
 
 class UpstreamFailure(Exception):
-    """One failed attempt. `kind` decides retry, fallback and cool-off; `answer` is what the client gets if it is the last.
+    """One failed attempt. `kind` decides retry, fallback and cool-off; the last one's `answer` is the client's.
 
     connect: no connection (also refused by the egress rule or TLS); first_byte / idle: a deadline passed; read: the
     connection broke; protocol: not HTTP, not JSON, wrong coding; truncated: ended before it was complete;

@@ -283,7 +283,7 @@ class Commitment:
 
 @dataclass(slots=True)
 class Exchange:
-    """One client request with all that becomes of it. The pipeline fills it stage by stage; `finish()` seals it once."""
+    """One client request with all that becomes of it. The pipeline fills it stage by stage and seals it once."""
 
     request_id: str
     receipt_id: str

@@ -59,9 +59,9 @@ class KeyService:
         await self._repository.add(key)
         return {**_shown(key), "secret": secret}
 
-    async def list(self, tenant: str | None) -> list[dict[str, Any]]:
+    async def every(self, tenant: str | None) -> list[dict[str, Any]]:
         """All keys without secrets, those of the configuration among them."""
-        rows = [_shown(key) for key in await self._repository.list(tenant) if key.origin == "database"]
+        rows = [_shown(key) for key in await self._repository.every(tenant) if key.origin == "database"]
         for rules in self._snapshot().tenants.values():
             if tenant not in (None, rules.id):
                 continue

@@ -210,7 +210,7 @@ class Pipeline:
         return PolicyDenied("the request's own `provider` rules leave no permitted deployment", reasons=reasons)
 
     async def _fitting(self, exchange: Exchange, snapshot: Snapshot, plan: Plan) -> Plan:
-        """The capacity gate: drops deployments that an exact count shows the prompt does not fit (400 when none is left)."""
+        """The capacity gate: drops deployments that a prompt, counted exactly, does not fit; 400 when none is left."""
         request = exchange.request
         assert request is not None
         bound = upper_bound(request)
@@ -220,7 +220,8 @@ class Pipeline:
             deployment = snapshot.deployments[name]
             window = deployment.context_window
             asked = request.max_output_tokens or 0
-            if window is None or bound + asked <= window or not deployment.provider.self_hosted or request.has_media:
+            fits = window is None or (bound is not None and bound + asked <= window)
+            if fits or window is None or not deployment.provider.self_hosted or request.has_media:
                 kept.append(name)
                 continue
             exact = await self.stages.count_exactly(deployment, request.fields, deployment.timeouts.connect_s)

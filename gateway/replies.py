@@ -31,7 +31,7 @@ class ReplyPort(Protocol):
 
 
 def header_pairs(exchange: Exchange, extra: tuple[tuple[str, str], ...] = (), *, pending: bool = False) -> Pairs:
-    """The contract's response headers, as far as the exchange got. `pending`: a stream opened before its first event."""
+    """The contract's response headers, as far as it got. `pending`: a stream opened before its first event."""
     pairs: Pairs = [("x-request-id", exchange.request_id), ("x-assay-receipt", exchange.receipt_id)]
     if exchange.requested_model is not None:
         pairs.append(("x-assay-requested-model", exchange.requested_model))

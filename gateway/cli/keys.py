@@ -62,7 +62,7 @@ def list_(config: str | None, tenant: str | None, as_json: bool) -> None:
     """
 
     async def work(session: Session) -> list[dict[str, object]]:
-        return await session.keys.list(tenant)
+        return await session.keys.every(tenant)
 
     rows = with_session(config, work)
     if as_json:

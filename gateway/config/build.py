@@ -33,7 +33,7 @@ _ENDPOINTS: dict[str, frozenset[str]] = {
 
 
 def build_snapshot(settings: s.Settings, folder: Path, version: int) -> v.Snapshot:
-    """The resolved configuration. `folder` is where relative paths of the file begin; `version` grows with each swap."""
+    """The resolved configuration. Relative paths begin at `folder`; `version` grows with each swap."""
     providers = {name: _provider(name, item, folder) for name, item in settings.providers.items()}
     deployments = {item.id: _deployment(item, providers[item.provider]) for item in settings.deployments}
     models = {

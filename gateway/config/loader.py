@@ -194,7 +194,7 @@ def _references(document: Document, names: dict[str, list[str]]) -> None:
             known("deployment", item, ("models", name, "deployments", index))
     kinds = {"providers": "provider", "models": "model", "deployments": "deployment"}
     for number, tenant in enumerate(_list(value.get("tenants"))):
-        blocks = [(("allow",), _mapping(_mapping(tenant).get("allow")))]
+        blocks: list[tuple[tuple[str, ...], dict[str, Any]]] = [(("allow",), _mapping(_mapping(tenant).get("allow")))]
         blocks += [(("workloads", n), _mapping(w)) for n, w in _mapping(_mapping(tenant).get("workloads")).items()]
         for where, block in blocks:
             for key, kind in kinds.items():

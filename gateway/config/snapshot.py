@@ -194,7 +194,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a request may be decided by, at one moment. `version` grows with every swap; `digest` names the content."""
+    """Everything a request may be decided by, at one moment. `version` grows with every swap."""
 
     version: int
     digest: str

@@ -69,7 +69,7 @@ def admin_routes(services: AdminServices) -> APIRouter:
     @router.get("/keys")
     async def list_keys(tenant: str | None = None) -> dict[str, Any]:
         """API keys without their secrets, which nobody has."""
-        return {"object": "list", "data": await services.keys.list(tenant), "has_more": False}
+        return {"object": "list", "data": await services.keys.every(tenant), "has_more": False}
 
     @router.post("/keys", status_code=201)
     async def create_key(new: NewKey, who: Actor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""FastAPI's part of the gateway: receipts for their owners, the public log and keys, health, and errors in one shape."""
+"""FastAPI's part: receipts for their owners, the public log and keys, health, and errors in one shape."""
 
 from __future__ import annotations
 

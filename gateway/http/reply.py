@@ -38,7 +38,7 @@ def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 class Reply:
-    """One answer to one client: whole (`send`) or streamed (`open`, `write`, `end`). Knows whether the client is there."""
+    """One answer to one client: whole (`send`) or streamed (`open`, `write`, `end`)."""
 
     __slots__ = ("_cors", "_cycle", "bytes_sent", "opened")
 

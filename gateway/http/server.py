@@ -99,10 +99,10 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
     async def read_body(self, limit: int) -> bytes:
-        """The whole request body, at most `limit` bytes (`RequestTooLarge`); `ConnectionResetError` when it broke off."""
+        """The whole request body, at most `limit` bytes; `ConnectionResetError` when it broke off."""
         if self.more_body:
             while True:
-                message = await self.receive()
+                message: dict[str, Any] = await self.receive()  # type: ignore[assignment]
                 if message["type"] == "http.disconnect":
                     raise ConnectionResetError("the client left before its body was complete")
                 self._collected += message["body"]
@@ -119,7 +119,8 @@ class Cycle(RequestResponseCycle):
 
     @property
     def _collected(self) -> bytearray:
-        return self.__dict__.setdefault("_parts", bytearray())
+        parts: bytearray = self.__dict__.setdefault("_parts", bytearray())
+        return parts
 
     @_collected.setter
     def _collected(self, value: bytearray) -> None:
@@ -231,7 +232,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             keep_alive=http_version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        scope["extensions"] = {"assay.cycle": cycle}  # type: ignore[typeddict-item]
+        scope["extensions"] = {"assay.cycle": cycle}  # type: ignore[dict-item]
         self.cycle = cycle
         if previous is None or previous.response_complete:
             self._start_asgi_task(cycle, self.app)

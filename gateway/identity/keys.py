@@ -30,13 +30,20 @@ _REFUSED = "the API key is not valid"
 class KeyRecord(Protocol):
     """What a stored key says of its caller."""
 
-    id: str
-    tenant: str
-    workload: str | None
-    models: tuple[str, ...] | None
-    limits: dict[str, Any] | None
-    expires_ms: int | None
-    revoked_ms: int | None
+    @property
+    def id(self) -> str: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def workload(self) -> str | None: ...
+    @property
+    def models(self) -> tuple[str, ...] | None: ...
+    @property
+    def limits(self) -> dict[str, Any] | None: ...
+    @property
+    def expires_ms(self) -> int | None: ...
+    @property
+    def revoked_ms(self) -> int | None: ...
 
 
 class KeySource(Protocol):
@@ -131,7 +138,7 @@ class Authenticator:
         return known.principal
 
     async def authenticate(self, headers: Headers) -> Principal:
-        """The caller. When the store cannot be asked, keys known lately are served for a bounded time, others get 503."""
+        """The caller. In an outage of the store, keys known lately are served for a bounded time, others get 503."""
         principal = self.authenticate_cached(headers)
         if principal is not None:
             return principal

@@ -110,9 +110,9 @@ def usage_checks(facts: Facts) -> list[Check]:
     if usage is None:
         if count is not None and count.method == "estimated":
             checks.append(Check("token_conservation", "inconclusive", "the upstream reported no usage"))
-        if window is not None and count is not None and count.prompt is not None and count.method != "unknown":
-            if count.prompt > window:
-                checks.append(Check("capacity", "failed", "an answer to more tokens than the window holds"))
+        known = count is not None and count.prompt is not None and count.method != "unknown"
+        if window is not None and known and count is not None and (count.prompt or 0) > window:
+            checks.append(Check("capacity", "failed", "an answer to more tokens than the window holds"))
         return checks
     if count is not None and count.prompt is not None and count.method != "unknown":
         checks.append(_conservation(count, usage))

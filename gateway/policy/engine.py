@@ -112,7 +112,7 @@ class PolicyEngine:
         return True, reasons
 
     def models_of(self, snapshot: Snapshot, principal: Principal) -> list[str]:
-        """The models for which a plain chat, completion or embedding request of this key finds a permitted deployment."""
+        """The models for which a plain request of this key finds a permitted deployment."""
         names = []
         for name, alias in snapshot.models.items():
             decision = self.decide(snapshot, principal, alias, principal.workload, Endpoint.chat)

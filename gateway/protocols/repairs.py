@@ -15,7 +15,7 @@ EMBEDDING_ENCODING = "embedding_encoding"
 
 
 class ToolIndices:
-    """Renumbers parallel tool calls that a provider put at one index, so that a client merging by index gets each whole."""
+    """Renumbers parallel tool calls that a provider put at one index, so that merging by index gives each whole."""
 
     __slots__ = ("_open", "_used")
 

@@ -234,6 +234,10 @@ class Connection(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """What came before a failure is delivered before it."""
         if self._failure is not None and not self._chunks:
             raise self._failure
 

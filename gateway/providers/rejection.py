@@ -24,8 +24,8 @@ from gateway.providers.pool import Origin
 
 _OVERFLOW = re.compile(
     r"maximum context length|context[ _]length[ _]exceeded|context window|longer than the maximum model length"
-    r"|prompt is too long|input is too long|maximum input length|exceeds the (?:model's )?maximum|too many (?:input )?tokens"
-    r"|maximum number of tokens|reduce the length of (?:the messages|your prompt|the input)",
+    r"|prompt is too long|input is too long|maximum input length|exceeds the (?:model's )?maximum"
+    r"|too many (?:input )?tokens|maximum number of tokens|reduce the length of (?:the messages|your prompt|the input)",
     re.IGNORECASE,
 )
 _URL = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)

@@ -106,7 +106,7 @@ class Transport:
         request: UpstreamRequest,
         raw: RawHook | None = None,
     ) -> UpstreamAnswer:
-        """Sends and waits for the head of the answer. Raises `UpstreamFailure`; a cancelled caller closes the socket."""
+        """Sends and waits for the head of the answer, or raises `UpstreamFailure`; cancelled, it closes the socket."""
         pool = self.pool(provider, credential)
         data = _serialise(pool.origin, request)
         connection = pool.reuse()

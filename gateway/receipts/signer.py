@@ -77,8 +77,8 @@ def open_keys(folder: Path, *, may_create: bool) -> KeyRing:
                 raise KeysUnavailable(
                     f"{folder} holds no {use} key; on Kubernetes the keys must be mounted from a Secret"
                 )
-            files = [new_key(folder, use)]  # type: ignore[arg-type]
-        keys = sorted((_load(file, use) for file in files), key=lambda key: key.not_before)  # type: ignore[arg-type]
+            files = [new_key(folder, use)]
+        keys = sorted((_load(file, use) for file in files), key=lambda key: key.not_before)
         current[use] = keys[-1]
         retired += [key.jwk() for key in keys[:-1]]
     return KeyRing(current["receipt"], current["log"], tuple(retired))

@@ -47,7 +47,7 @@ class KeyRepository:
             row = (await connection.execute(select(tables.api_keys).where(tables.api_keys.c.id == id))).first()
         return _key(row) if row else None
 
-    async def list(self, tenant: str | None) -> list[StoredKey]:
+    async def every(self, tenant: str | None) -> list[StoredKey]:
         """Keys of one tenant, or (None) of all."""
         query = select(tables.api_keys).order_by(tables.api_keys.c.created_ms)
         if tenant is not None:
@@ -139,7 +139,7 @@ class AuditRepository:
         async with self._engine.begin() as connection:
             await connection.execute(insert(tables.audit).values(**values, detail=json.dumps(detail)))
 
-    async def list(self, limit: int, after: int | None) -> list[dict[str, Any]]:
+    async def page(self, limit: int, after: int | None) -> list[dict[str, Any]]:
         """Newest first."""
         query = select(tables.audit).order_by(tables.audit.c.seq.desc()).limit(limit)
         if after is not None:

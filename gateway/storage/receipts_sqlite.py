@@ -23,8 +23,8 @@ from gateway.receipts.record import ReceiptFilter, ReceiptRecord, StoredReceipt
 _BATCH = 512
 _MAX_QUEUED = 20_000
 _COLUMNS = (
-    "id, tenant, key_id, time_ms, endpoint, session, deployment, provider, model, requested, outcome, integrity, status, "
-    "prompt_tokens, completion_tokens, cost_nano_usd, fingerprint, tags, kid, payload, signature"
+    "id, tenant, key_id, time_ms, endpoint, session, deployment, provider, model, requested, outcome, integrity, "
+    "status, prompt_tokens, completion_tokens, cost_nano_usd, fingerprint, tags, kid, payload, signature"
 )
 _INSERT = f"INSERT INTO receipts ({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants only
 _INSERT_KEY = "INSERT INTO commitment_keys (receipt_id, tenant, name, key) VALUES (?, ?, ?, ?)"

@@ -13,7 +13,7 @@ class JsonLines(logging.Formatter):
     """One line an event. Tracebacks name places, never values; arguments are formatted by the caller's own words."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,

@@ -76,8 +76,8 @@ class Metrics:
             lines.append(f'assay_request_duration_seconds_bucket{{endpoint="{endpoint}",le="+Inf"}} {row[-2]:g}')
             lines.append(f'assay_request_duration_seconds_sum{{endpoint="{endpoint}"}} {row[-1]:.6f}')
             lines.append(f'assay_request_duration_seconds_count{{endpoint="{endpoint}"}} {row[-2]:g}')
-        for name, value in gauges.items():
-            lines += [f"# TYPE {name} gauge", f"{name} {value:g}"]
+        for name, now in gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {now:g}"]
         return ("\n".join(lines) + "\n").encode()
 
 
