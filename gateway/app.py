@@ -16,8 +16,9 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from gateway import __version__
+from gateway import __version__, catalogue
 from gateway.admission.limits import LocalLimiter
+from gateway.capacity import CapacityGate
 from gateway.config.loader import ConfigError, Loaded, load, load_or_raise, on_kubernetes
 from gateway.config.root_secret import open_root
 from gateway.config.settings import Settings
@@ -131,7 +132,7 @@ class Gateway:
             Dispatcher(self.transport, self.health, self._salt_key, self.root.derive("idempotency")),
             LocalLimiter(),
             sealer,
-            ExactCounter(self.transport),
+            CapacityGate(ExactCounter(self.transport)),
             SeenIds(),
             lambda: self.current.rules,
             self._observe,
@@ -287,60 +288,14 @@ class Gateway:
     def _admin_services(self) -> AdminServices:
         return AdminServices(
             self.key_service,
-            self._deployments,
-            self._tenants,
-            self._policies,
+            lambda: catalogue.deployments(self.current.snapshot, self.health, self.quarantined),
+            lambda: catalogue.tenants(self.current.snapshot),
+            lambda: catalogue.policies(self.current.policy.source),
             self._quarantine,
             self._release,
             self.audit.page,
             self.audit.add,
         )
-
-    def _deployments(self) -> list[dict[str, Any]]:
-        rows = []
-        for deployment in self.current.snapshot.deployments.values():
-            condition = self.health.condition(deployment.id)
-            rows.append(
-                {
-                    "id": deployment.id,
-                    "provider": deployment.provider.id,
-                    "region": deployment.region,
-                    "model": deployment.model,
-                    "context_window": deployment.context_window,
-                    "resting": self.health.resting(deployment.id),
-                    "in_flight": condition.in_flight,
-                    "quarantined": self.quarantined.get(deployment.id),
-                }
-            )
-        return rows
-
-    def _tenants(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": tenant.id,
-                "origin": tenant.origin,
-                "allow": {
-                    "providers": tenant.allow.providers,
-                    "regions": tenant.allow.regions,
-                    "models": tenant.allow.models,
-                    "deployments": tenant.allow.deployments,
-                },
-                "workloads": sorted(tenant.workloads),
-            }
-            for tenant in self.current.snapshot.tenants.values()
-        ]
-
-    def _policies(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": rule.id,
-                "effect": rule.effect,
-                "reason": rule.reason,
-                "file": Path(rule.file).name,
-                "line": rule.line,
-            }
-            for rule in self.current.policy.source.rules
-        ]
 
     async def _quarantine(self, deployment: str, reason: str) -> bool:
         if deployment not in self.current.snapshot.deployments:

@@ -10,30 +10,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Protocol
 
-from gateway.admission.counting import estimate, estimate_text, upper_bound
+from gateway.admission.counting import estimate, estimate_text
 from gateway.admission.limits import LocalLimiter, Reservation
 from gateway.admission.parse import client_request_id, parse_request, require_json
 from gateway.admission.pricing import cost, most
+from gateway.capacity import CapacityGate, nobody
 from gateway.config.snapshot import Deployment, Snapshot
 from gateway.dispatch import Answered, Dispatcher
 from gateway.errors import (
     AssayError,
-    ContextLengthExceeded,
-    DeploymentQuarantined,
     InsufficientQuota,
     InternalError,
-    NoHealthyDeployment,
-    PolicyDenied,
     RateLimitExceeded,
     ReceiptUnavailable,
     UnsupportedParameter,
     render,
 )
-from gateway.exchange import Candidate, Endpoint, Exchange, Plan, Principal, Reason, TokenCount, Usage
+from gateway.exchange import Endpoint, Exchange, Principal, Reason, Usage
 from gateway.ids import receipt_id, request_id
 from gateway.integrity.checks import Facts, SeenIds, check_answer
 from gateway.integrity.verdict import Rules, integrity_of, withheld_because
@@ -64,12 +61,6 @@ class Sealer(Protocol):
     def seal(self, exchange: Exchange) -> Awaitable[None]: ...
 
 
-class CountExactly(Protocol):
-    """An engine's own count of a prompt, or None when it cannot be had."""
-
-    async def __call__(self, deployment: Deployment, fields: Any, timeout_s: float) -> int | None: ...
-
-
 @dataclass(slots=True)
 class Stages:
     """What the composition root wires together."""
@@ -81,7 +72,7 @@ class Stages:
     dispatcher: Dispatcher
     limiter: LocalLimiter
     sealer: Sealer
-    count_exactly: CountExactly
+    capacity: CapacityGate
     seen: SeenIds
     rules: Callable[[], Rules]
     observe: Callable[[Exchange], None]
@@ -194,51 +185,8 @@ class Pipeline:
         exchange.plan = plan
         exchange.count = estimate(request)
         if not plan.order:
-            raise self._nobody(plan)
-        exchange.plan = await self._fitting(exchange, snapshot, plan)
-
-    def _nobody(self, plan: Plan) -> AssayError:
-        reasons = tuple(dict.fromkeys(reason.id for candidate in plan.dropped for reason in candidate.reasons))
-        if plan.refusal == "quarantined":
-            return DeploymentQuarantined("the permitted deployments are quarantined", reasons=reasons)
-        if plan.refusal == "unhealthy":
-            return NoHealthyDeployment("no permitted deployment may serve now", reasons=reasons)
-        if "endpoint-not-offered" in reasons:
-            return UnsupportedParameter("no permitted deployment of this model offers this endpoint", param="model")
-        if "remote-media" in reasons:
-            return UnsupportedParameter("media must be given as data: URLs for this model", param="messages")
-        return PolicyDenied("the request's own `provider` rules leave no permitted deployment", reasons=reasons)
-
-    async def _fitting(self, exchange: Exchange, snapshot: Snapshot, plan: Plan) -> Plan:
-        """The capacity gate: drops deployments that a prompt, counted exactly, does not fit; 400 when none is left."""
-        request = exchange.request
-        assert request is not None
-        bound = upper_bound(request)
-        kept: list[str] = []
-        dropped = list(plan.dropped)
-        for name in plan.order:
-            deployment = snapshot.deployments[name]
-            window = deployment.context_window
-            asked = request.max_output_tokens or 0
-            fits = window is None or (bound is not None and bound + asked <= window)
-            if fits or window is None or not deployment.provider.self_hosted or request.has_media:
-                kept.append(name)
-                continue
-            exact = await self.stages.count_exactly(deployment, request.fields, deployment.timeouts.connect_s)
-            if exact is None:
-                kept.append(name)
-                continue
-            if not kept:
-                exchange.count = TokenCount(exact, "exact")
-            if exact + asked > window or exact >= window:
-                reason = Reason("context-window", "The prompt and the answer asked for do not fit the context window.")
-                dropped.append(Candidate(name, False, (reason,)))
-            else:
-                kept.append(name)
-        if not kept:
-            exchange.plan = replace(plan, order=(), dropped=tuple(dropped), refusal="context")
-            raise ContextLengthExceeded("the prompt does not fit the model's context window", param="messages")
-        return replace(plan, order=tuple(kept), dropped=tuple(dropped))
+            raise nobody(plan)
+        exchange.plan = await self.stages.capacity.fitting(exchange, snapshot, plan)
 
     def _reserve(self, exchange: Exchange, snapshot: Snapshot) -> Reservation | None:
         request, principal, plan = exchange.request, exchange.principal, exchange.plan
