@@ -98,7 +98,7 @@ def _embeddings_answer(value: dict[str, Any]) -> AnswerView:
 def _responses_answer(value: dict[str, Any]) -> AnswerView:
     if not isinstance(value.get("output"), list):
         raise NotAnAnswer("the response has no output")
-    texts = [text for item in value["output"] for text in _item_texts(item)]
+    texts = [text for item in value["output"] for text in item_texts(item)]
     status = _text(value.get("status"))
     return AnswerView(
         _text(value.get("id")),
@@ -112,10 +112,11 @@ def _responses_answer(value: dict[str, Any]) -> AnswerView:
     )
 
 
-def _item_texts(item: Any) -> list[str]:
+def item_texts(item: Any) -> list[str]:
+    """Everything the model wrote in one output item: text, refusal, reasoning, a call's name and arguments."""
     if not isinstance(item, Mapping):
         return []
-    texts = [item[key] for key in ("arguments", "input") if isinstance(item.get(key), str)]
+    texts = [item[key] for key in ("name", "arguments", "input", "code") if isinstance(item.get(key), str)]
     for key in ("content", "summary"):
         for part in _list(item.get(key)):
             if isinstance(part, Mapping):
@@ -129,7 +130,7 @@ def _messages_answer(value: dict[str, Any]) -> AnswerView:
     texts: list[str] = []
     for block in value["content"]:
         if isinstance(block, Mapping):
-            texts += [block[k] for k in ("text", "thinking") if isinstance(block.get(k), str)]
+            texts += [block[k] for k in ("text", "thinking", "name") if isinstance(block.get(k), str)]
             if isinstance(block.get("input"), Mapping):
                 texts.append(tolerant.dumps(block["input"]).decode("utf-8", "replace"))
     return AnswerView(
@@ -144,19 +145,22 @@ def _messages_answer(value: dict[str, Any]) -> AnswerView:
     )
 
 
+def choice_index(choice: Mapping[str, Any]) -> int:
+    """Which answer of several a choice belongs to; one that does not say is the first."""
+    return count(choice.get("index")) or 0
+
+
 def _chat_event(name: bytes, value: dict[str, Any]) -> EventView:
     error = value.get("error")
-    if isinstance(error, Mapping) or name == b"error":
-        return EventView("error", error=error if isinstance(error, Mapping) else value, body=value)
-    if value.get("object") == "error":
-        return EventView("error", error=value, body=value)
+    if error is not None or name == b"error" or value.get("object") == "error":
+        return EventView("error", error=_error(error, value), body=value)
     texts: list[str] = []
     finished: list[tuple[int, str]] = []
     seen: list[int] = []
     for choice in _list(value.get("choices")):
         if not isinstance(choice, Mapping):
             continue
-        index = count(choice.get("index")) or 0
+        index = choice_index(choice)
         seen.append(index)
         texts += _message_texts(choice.get("delta"))
         if isinstance(choice.get("text"), str):
@@ -177,16 +181,23 @@ def _chat_event(name: bytes, value: dict[str, Any]) -> EventView:
     )
 
 
+def _error(error: Any, whole: dict[str, Any]) -> Mapping[str, Any]:
+    """The upstream's error object, however it is written: an object, a text, or the event itself."""
+    if isinstance(error, Mapping):
+        return error
+    return {"message": error} if isinstance(error, str) else whole
+
+
 _RESPONSE_ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
 def _responses_event(name: bytes, value: dict[str, Any]) -> EventView:
-    kind = value.get("type") or name.decode("latin-1")
+    kind = _text(value.get("type")) or name.decode("latin-1")
     response = value.get("response")
     response = response if isinstance(response, Mapping) else {}
     if kind in ("error", "response.failed"):
-        error = response.get("error") if kind == "response.failed" else value.get("error", value)
-        return EventView("error", error=error if isinstance(error, Mapping) else value, body=value)
+        error = response.get("error") if kind == "response.failed" else value.get("error")
+        return EventView("error", error=_error(error, value), body=value)
     delta = value.get("delta")
     text = delta if isinstance(delta, str) and kind.endswith(".delta") else ""
     return EventView(
@@ -205,10 +216,9 @@ def _responses_event(name: bytes, value: dict[str, Any]) -> EventView:
 
 
 def _messages_event(name: bytes, value: dict[str, Any]) -> EventView:
-    kind = value.get("type") or name.decode("latin-1")
+    kind = _text(value.get("type")) or name.decode("latin-1")
     if kind == "error":
-        error = value.get("error")
-        return EventView("error", error=error if isinstance(error, Mapping) else value, body=value)
+        return EventView("error", error=_error(value.get("error"), value), body=value)
     if kind == "ping":
         return EventView("ping", body=value)
     message = value.get("message")
@@ -216,6 +226,9 @@ def _messages_event(name: bytes, value: dict[str, Any]) -> EventView:
     delta = value.get("delta")
     delta = delta if isinstance(delta, Mapping) else {}
     text = "".join(delta[k] for k in ("text", "thinking", "partial_json") if isinstance(delta.get(k), str))
+    block = value.get("content_block")
+    if isinstance(block, Mapping):
+        text += "".join(block[k] for k in ("text", "thinking", "name") if isinstance(block.get(k), str))
     usage: Usage | None = messages_usage(message.get("usage")) or messages_usage(value.get("usage"))
     if usage is None and isinstance(value.get("usage"), Mapping):
         usage = Usage(0, count(value["usage"].get("output_tokens")) or 0)
