@@ -238,7 +238,8 @@ def _show(console: Console, tenant: str, model: str, response: httpx.Response) -
         console.print(
             f"[green]{tenant} → {model}: 200[/] by {headers['x-assay-deployment']} ({headers['x-assay-region']}), "
             f"model {headers['x-assay-model']} ({headers['x-assay-evidence']}), "
-            f"integrity {headers['x-assay-integrity']}, fallback {headers['x-assay-fallback']}, attempts {headers['x-assay-attempts']}"
+            f"integrity {headers['x-assay-integrity']}, fallback {headers['x-assay-fallback']}, "
+            f"attempts {headers['x-assay-attempts']}"
         )
         return
     error = response.json()["error"]

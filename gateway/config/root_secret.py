@@ -29,7 +29,7 @@ class RootSecret:
     def __init__(self, secret: bytes) -> None:
         if len(secret) != _LENGTH:
             raise KeysUnavailable("the root secret must have 32 bytes")
-        self._prk = hmac.new(b"assay/root/v1", secret, hashlib.sha256).digest()
+        self._prk = hmac.new(b"assay-root-v1", secret, hashlib.sha256).digest()
 
     def derive(self, label: str, *context: str) -> bytes:
         """A 32-byte key for one use and context (HKDF-Expand with one block)."""

@@ -52,14 +52,31 @@ def rfc3339(unix_s: float) -> str:
 
 def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_hosted: frozenset[str]) -> bytes:
     """The canonical statement bytes. `self_hosted` are the deployments whose host stays a pseudonym."""
-    assert exchange.principal is not None
-    tenant = exchange.principal.tenant
     commitments = {name: _digest(exchange.commitments.get(name)) for name in _COMMITMENTS}
     digest = hashlib.sha256(canonical(commitments)).hexdigest()
-    request = exchange.request
-    decision, plan = exchange.decision, exchange.plan
+    predicate = _predicate(exchange, pseudonyms, commitments, ended_mono, self_hosted)
+    _add_optional(predicate, exchange)
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": exchange.receipt_id, "digest": {"sha256": digest}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": predicate,
+    }
+    return canonical(statement)
+
+
+def _predicate(
+    exchange: Exchange,
+    pseudonyms: Pseudonyms,
+    commitments: dict[str, str | None],
+    ended_mono: float,
+    self_hosted: frozenset[str],
+) -> dict[str, Any]:
+    assert exchange.principal is not None
+    tenant = exchange.principal.tenant
+    request, decision = exchange.request, exchange.decision
     total = round((ended_mono - exchange.received_mono) * 1000)
-    predicate: dict[str, Any] = {
+    return {
         "id": exchange.receipt_id,
         "time": rfc3339(exchange.received),
         "tenant": pseudonyms.of(tenant, "tenant", tenant),
@@ -105,6 +122,11 @@ def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_ho
             "gateway": max(total - round(exchange.upstream_ms), 0),
         },
     }
+
+
+def _add_optional(predicate: dict[str, Any], exchange: Exchange) -> None:
+    """Members that are there only when there is something to say."""
+    plan = exchange.plan
     if exchange.error is not None:
         predicate["error"] = {
             "status": exchange.error.status,
@@ -117,13 +139,6 @@ def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_ho
         predicate["cache"] = exchange.cache
     if plan is not None and plan.first is not None:
         predicate["first_candidate"] = plan.first
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": exchange.receipt_id, "digest": {"sha256": digest}}],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": predicate,
-    }
-    return canonical(statement)
 
 
 def _digest(commitment: Commitment | None) -> str | None:
