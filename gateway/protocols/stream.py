@@ -24,7 +24,7 @@ PING = EventView("ping")
 class Relayed(NamedTuple):
     """One upstream event: the client's bytes for it, what the model wrote in it, and what can be read of it.
 
-    `view` is None when the event is byte for byte like the one before it but for its text: nothing new to check.
+    `view` is None when the event is byte for byte like one given before but for its text: nothing new to check.
     """
 
     out: bytes
