@@ -341,7 +341,15 @@ def serve(
         timeout_graceful_shutdown=int(server.drain_s),
     )
     with _listen(host or server.host, server.port if port is None else port) as listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn raises the signal it was stopped by once more at the end; an ordered stop ends with 0 instead."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        super().handle_exit(sig, frame)
+        self._captured_signals.clear()
 
 
 def _listen(host: str, port: int) -> socket.socket:

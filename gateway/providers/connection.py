@@ -109,6 +109,11 @@ class Connection(asyncio.Protocol):
 
     # httptools callbacks
 
+    def on_message_begin(self) -> None:
+        if self.complete:
+            # A second answer behind the first one: nobody asked for it, and nobody may get it.
+            raise protocol_failure("bytes follow the upstream's answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > _MAX_HEADERS:

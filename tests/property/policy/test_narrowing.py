@@ -17,7 +17,7 @@ from gateway.routing.plan import plan
 CONFIG = """\
 admin: {token: an-admin-token-of-decent-length-1}
 providers:
-  one: {kind: openai-compatible, base_url: "http://127.0.0.1:1/v1", region: eu, zero_retention: true, trains_on_data: false}
+  one: {kind: openai-compatible, base_url: "http://127.0.0.1:1/v1", region: eu, zero_retention: true}
   two: {kind: openai-compatible, base_url: "http://127.0.0.1:2/v1", region: us/east, zero_retention: false}
   three: {kind: litellm, region: eu}
 deployments:

@@ -80,7 +80,10 @@ BAD = {
     "no id": '@reason("x") forbid (principal, action, resource);',
     "no reason": '@id("x") forbid (principal, action, resource);',
     "duplicate": '@id("provider-not-allowed") @reason("x") forbid (principal, action, resource);',
-    "unknown fact": '@id("x") @reason("x") forbid (principal is Tenant, action == Action::"infer", resource is Deployment) when { resource.nope };',
+    "unknown fact": (
+        '@id("x") @reason("x") forbid (principal is Tenant, action == Action::"infer", resource is Deployment) '
+        "when { resource.nope };"
+    ),
     "not cedar": "forbid when you like",
 }
 
