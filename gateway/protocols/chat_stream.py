@@ -100,21 +100,24 @@ class ChatRelay(Relay):
                 edits.append((("choices",), "[]"))
         elif body.get("usage") and not self._include_usage:
             edits.append((("usage",), None))
+        for edit in repairs.empty_finishes(body):
+            self._repaired(repairs.EMPTY_FINISH)
+            edits.append(edit)
+        return edits + self.tool_edits(view), False
+
+    def tool_edits(self, view: EventView) -> list[Edit]:
+        """Indices that this chunk's tool calls must have; the same chunk again gives the same."""
+        edits: list[Edit] = []
+        choices = view.body.get("choices")
         for place, choice in enumerate(choices if type(choices) is list else ()):
-            if type(choice) is not dict:
-                continue
-            delta = choice.get("delta")
+            delta = choice.get("delta") if type(choice) is dict else None
             calls = delta.get("tool_calls") if type(delta) is dict else None
-            if type(calls) is list:
-                for at, call in enumerate(calls):
-                    index = self._indices.place(choice_index(choice), call)
-                    if index is not None:
-                        self._repaired(repairs.TOOL_INDEX)
-                        edits.append((("choices", place, "delta", "tool_calls", at, "index"), str(index)))
-            if choice.get("finish_reason") == "":
-                self._repaired(repairs.EMPTY_FINISH)
-                edits.append((("choices", place, "finish_reason"), "null"))
-        return edits, False
+            for at, call in enumerate(calls if type(calls) is list else ()):
+                index = self._indices.place(choice_index(choice), call)
+                if index is not None:
+                    self._repaired(repairs.TOOL_INDEX)
+                    edits.append((("choices", place, "delta", "tool_calls", at, "index"), str(index)))
+        return edits
 
     @staticmethod
     def _edited(data: bytes, edits: list[Edit]) -> bytes:
