@@ -32,8 +32,10 @@ from gateway.http.reply import Cors
 from gateway.http.server import Bounds, bounded
 from gateway.identity.keys import Authenticator
 from gateway.integrity.checks import SeenIds
+from gateway.integrity.leak_index import LeakIndex
 from gateway.integrity.verdict import Rules
 from gateway.keyring import KeyService
+from gateway.leaks import LeakScan
 from gateway.pipeline import Pipeline, Stages
 from gateway.policy.engine import PolicyEngine
 from gateway.policy.source import load as load_policies
@@ -41,13 +43,14 @@ from gateway.providers.tokenize import ExactCounter
 from gateway.providers.transport import Transport
 from gateway.receipts.checkpoint import sign_checkpoint
 from gateway.receipts.sealer import ReceiptSealer
-from gateway.receipts.signer import open_keys
+from gateway.receipts.signer import KeyFolder, KeyRing
 from gateway.receipts.statement import Pseudonyms
 from gateway.routing.health import Health
 from gateway.storage.database import Database, DatabaseUnusable
 from gateway.storage.keys import AuditRepository, KeyRepository
-from gateway.storage.log_sqlite import SqliteLog
-from gateway.storage.receipts_sqlite import SqliteReceipts
+from gateway.storage.log_store import TransparencyLog
+from gateway.storage.receipts_store import Receipts
+from gateway.storage.sql import Source
 from gateway.telemetry.logs import configure
 from gateway.telemetry.metrics import Metrics
 
@@ -94,12 +97,16 @@ class Gateway:
         may_create = not on_kubernetes()
         keys_dir = folder / settings.keys_dir
         self.root = open_root(keys_dir, may_create=may_create)
-        self.keys = open_keys(keys_dir, may_create=may_create)
+        self.key_folder = KeyFolder(keys_dir, may_create=may_create)
         self.database = Database(settings.database, folder)
-        if self.database.sqlite is None:
-            raise DatabaseUnusable("this release stores receipts in SQLite only; set `database: sqlite:///assay.db`")
-        self.store = SqliteReceipts(self.database.sqlite, self._after_commit)
-        self.log = SqliteLog(self.store.reader, self._sign, settings.receipts.checkpoint_interval_s)
+        self.store = Receipts(Source(settings.database, self.database.sqlite), self._after_commit)
+        self.log = TransparencyLog(
+            self.store,
+            self._sign,
+            settings.receipts.checkpoint_interval_s,
+            manifest=lambda: self.keys.manifest(),
+            quorum=settings.receipts.witness_quorum,
+        )
         self.metrics = Metrics()
         self.key_repository = KeyRepository(self.database)
         self.audit = AuditRepository(self.database)
@@ -133,6 +140,7 @@ class Gateway:
             LocalLimiter(),
             sealer,
             CapacityGate(ExactCounter(self.transport)),
+            LeakScan(LeakIndex(), settings.integrity.leak_scan),
             SeenIds(),
             lambda: self.current.rules,
             self._observe,
@@ -145,7 +153,13 @@ class Gateway:
         self.log.integrate(connection)
 
     def _sign(self, size: int, root: bytes) -> str:
-        return sign_checkpoint(self.current.settings.receipts.log_origin, size, root, self.keys.log)
+        keys = self.keys.log_signers(time.time())
+        return sign_checkpoint(self.current.settings.receipts.log_origin, size, root, *keys)
+
+    @property
+    def keys(self) -> KeyRing:
+        """The signing keys as they are now."""
+        return self.key_folder.ring()
 
     def _salt_key(self) -> bytes:
         return self.root.derive("cache-salt", str(int(time.time()) // _SALT_EPOCH_S))

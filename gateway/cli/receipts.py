@@ -13,7 +13,7 @@ from gateway.cli.keys import CONFIG
 from gateway.cli.session import Session, with_session
 from gateway.receipts.envelope import envelope
 from gateway.receipts.record import ReceiptFilter, StoredReceipt
-from gateway.storage.receipts_sqlite import SqliteReceipts
+from gateway.storage.receipts_store import Receipts
 
 _PAGE = 1000
 
@@ -26,10 +26,7 @@ def command() -> None:
     """
 
 
-def _store(session: Session) -> SqliteReceipts:
-    if session.receipts is None:
-        fail("this command needs a SQLite database")
-    assert session.receipts is not None
+def _store(session: Session) -> Receipts:
     return session.receipts
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -22,7 +23,8 @@ from gateway.keyring import KeyService
 from gateway.policy.source import PolicyProblem
 from gateway.storage.database import Database, DatabaseUnusable
 from gateway.storage.keys import AuditRepository, KeyRepository
-from gateway.storage.receipts_sqlite import SqliteReceipts
+from gateway.storage.receipts_store import Receipts
+from gateway.storage.sql import Source
 
 T = TypeVar("T")
 
@@ -37,7 +39,8 @@ class Session:
     database: Database
     keys: KeyService
     audit: AuditRepository
-    receipts: SqliteReceipts | None
+    receipts: Receipts
+    keys_dir: Path
 
 
 @asynccontextmanager
@@ -60,8 +63,18 @@ async def _open(config: str | None) -> AsyncIterator[Session]:
         repository = KeyRepository(database)
         authenticator = Authenticator(root.derive("api-key-pepper"), repository)
         service = KeyService(repository, lambda: current.snapshot, authenticator.digest, lambda _: None)
-        receipts = SqliteReceipts(database.sqlite) if database.sqlite else None
-        yield Session(current.settings, current.snapshot, root, database, service, AuditRepository(database), receipts)
+        receipts = Receipts(Source(current.settings.database, database.sqlite))
+        yield Session(
+            current.settings,
+            current.snapshot,
+            root,
+            database,
+            service,
+            AuditRepository(database),
+            receipts,
+            folder / current.settings.keys_dir,
+        )
+        receipts.source.close()
     finally:
         await database.close()
 

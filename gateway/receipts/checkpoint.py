@@ -16,11 +16,16 @@ def key_hash(name: str, public: bytes) -> bytes:
     return hashlib.sha256(name.encode() + b"\n" + _ED25519 + public).digest()[:4]
 
 
-def sign_checkpoint(origin: str, size: int, root: bytes, key: SigningKey) -> str:
-    """The checkpoint of a tree, as the log serves it."""
+def sign_checkpoint(origin: str, size: int, root: bytes, *keys: SigningKey) -> str:
+    """The checkpoint of a tree, as the log serves it; signed by each key, which is more than one during a rotation."""
     body = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
-    signature = key_hash(origin, key.public) + key.sign(body.encode())
-    return f"{body}\n\u2014 {origin} {base64.b64encode(signature).decode()}\n"
+    lines = [signature_line(origin, key_hash(origin, key.public), key.sign(body.encode())) for key in keys]
+    return f"{body}\n{''.join(lines)}"
+
+
+def signature_line(name: str, id: bytes, signature: bytes) -> str:
+    """One signature line of a note."""
+    return f"\u2014 {name} {base64.b64encode(id + signature).decode()}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,22 @@ class Checkpoint:
     size: int
     root: bytes
     text: str
+
+    @property
+    def body(self) -> bytes:
+        """What is signed: the note's text with its final newline."""
+        return self.text.partition("\n\n")[0].encode() + b"\n"
+
+    def signatures(self) -> list[tuple[str, bytes, bytes]]:
+        """(name, key id, signature) of every signature line; raises `ValueError` for anything else there."""
+        found = []
+        for line in self.text.partition("\n\n")[2].splitlines():
+            mark, name, value = line.split(" ")
+            raw = base64.b64decode(value, validate=True)
+            if mark != "\u2014" or len(raw) < 5:
+                raise ValueError("not a signature line")
+            found.append((name, raw[:4], raw[4:]))
+        return found
 
 
 def parse_checkpoint(text: str) -> Checkpoint:

@@ -15,43 +15,49 @@ ReadLeaves = Callable[[int, int], list[bytes]]
 
 
 class TileCache:
-    """Hashes of complete subtrees, computed from leaf hashes that the store reads, with the latest tiles kept.
+    """Hashes of complete subtrees, from leaf hashes that the store reads, with the latest tiles kept.
 
-    `read_leaves(start, end)` returns the stored leaf hashes of that range. Full tiles never change and may be kept.
+    `read_leaves(start, end)` returns the stored leaf hashes of that range, `read_roots(start, end)` the stored roots
+    of full leaf tiles; a store that keeps none may leave it out. What is kept never changes, because a subtree is
+    asked for only when it is complete; a tile that grew is read on from where it ended.
     """
 
-    def __init__(self, read_leaves: ReadLeaves, keep: int = 512) -> None:
-        self._read = read_leaves
+    def __init__(self, read_leaves: ReadLeaves, read_roots: ReadLeaves | None = None, keep: int = 128) -> None:
+        self._leaves = read_leaves
+        self._roots = read_roots
         self._kept: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
         self._keep = keep
 
+    def clear(self) -> None:
+        """Forgets everything: what was read in a transaction that failed never was."""
+        self._kept.clear()
+
     def tile(self, level: int, number: int, width: int = WIDTH) -> list[bytes]:
         """The first `width` hashes of a tile: leaf hashes at level 0, roots of full tiles below above it."""
-        known = self._kept.get((level, number))
-        if known is not None:
-            self._kept.move_to_end((level, number))
-            return known[:width]
-        start = number * WIDTH
-        if level == 0:
-            hashes = self._read(start, start + width)
-        else:
-            hashes = [self.hash_of(level * _HEIGHT, start + i) for i in range(width)]
-        if len(hashes) != width:
-            raise LookupError("the log does not have these entries")
-        if width == WIDTH:
-            self._kept[(level, number)] = hashes
+        known = self._kept.get((level, number), [])
+        if len(known) < width:
+            start = number * WIDTH
+            known = known + self._fetch(level, start + len(known), start + width)
+            if len(known) != width:
+                raise LookupError("the log does not have these entries")
+            self._kept[(level, number)] = known
             if len(self._kept) > self._keep:
                 self._kept.popitem(last=False)
-        return hashes
+        self._kept.move_to_end((level, number))
+        return known[:width]
+
+    def _fetch(self, level: int, start: int, end: int) -> list[bytes]:
+        if level == 0:
+            return self._leaves(start, end)
+        if level == 1 and self._roots is not None:
+            return self._roots(start, end)
+        return [_reduce(self.tile(level - 1, i)) for i in range(start, end)]
 
     def hash_of(self, level: int, index: int) -> bytes:
         """The root of the complete subtree of 2^level leaves at this index."""
         tile_level, height = divmod(level, _HEIGHT)
-        if height == 0 and tile_level:
-            return _reduce(self.tile(tile_level - 1, index))
         count = 1 << height
-        first = index * count
-        number, offset = divmod(first, WIDTH)
+        number, offset = divmod(index * count, WIDTH)
         return _reduce(self.tile(tile_level, number, offset + count)[offset:])
 
 

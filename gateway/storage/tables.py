@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 metadata = MetaData(
     naming_convention={
@@ -41,6 +53,8 @@ api_keys = Table(
     Index("ix_api_keys_tenant", "tenant"),
 )
 
+_FILTERED = ("outcome", "integrity", "model", "prompt_tokens")
+
 receipts = Table(
     "receipts",
     metadata,
@@ -66,9 +80,17 @@ receipts = Table(
     Column("kid", String(64), nullable=False),
     Column("payload", LargeBinary, nullable=False),
     Column("signature", LargeBinary(64), nullable=False),
-    Index("ix_receipts_tenant_time", "tenant", "time_ms"),
-    Index("ix_receipts_deployment_time", "deployment", "time_ms"),
-    Index("ix_receipts_time", "time_ms"),
+    # Wide enough that a search filters in the index and reads only the rows it shows.
+    Index("ix_receipts_tenant_time", "tenant", "time_ms", *_FILTERED, "deployment"),
+    Index("ix_receipts_deployment_time", "deployment", "time_ms", *_FILTERED),
+    Index("ix_receipts_time", "time_ms", *_FILTERED),
+    Index(
+        "ix_receipts_session",
+        "session",
+        "time_ms",
+        sqlite_where=text("session IS NOT NULL"),
+        postgresql_where=text("session IS NOT NULL"),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -91,7 +113,6 @@ log_entries = Table(
     Column("seq", BigInteger, nullable=False),
     Column("entry", LargeBinary(32), nullable=False),
     Column("leaf", LargeBinary(32), nullable=False),
-    Index("ix_log_entries_seq", "seq"),
 )
 
 checkpoints = Table(
@@ -101,6 +122,40 @@ checkpoints = Table(
     Column("root", LargeBinary(32), nullable=False),
     Column("text", Text, nullable=False),
     Column("time_ms", BigInteger, nullable=False),
+    Column("cosignatures", Integer, nullable=False, server_default="0"),
+)
+
+log_state = Table(
+    "log_state",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("minimum", BigInteger, nullable=False),  # entries below it were pruned
+    Column("receipt_seq", BigInteger, nullable=False),
+    Column("audit_seq", BigInteger, nullable=False),
+)
+
+log_subtrees = Table(
+    "log_subtrees",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=False),
+    Column("root", LargeBinary(32), nullable=False),  # of 256 leaves; they outlive pruned leaves
+)
+
+key_manifest = Table(
+    "key_manifest",
+    metadata,
+    Column("ref", String(64), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("statement", LargeBinary, nullable=False),
+)
+
+log_audits = Table(
+    "log_audits",
+    metadata,
+    Column("size", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=False),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("receipt_seq", BigInteger, nullable=False),
 )
 
 log_lease = Table(

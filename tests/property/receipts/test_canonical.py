@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.receipts.canonical import canonical, clean
-from gateway.storage.receipts_sqlite import pack, unpack
+from gateway.storage.receipts_rows import pack, unpack
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 KEYS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
