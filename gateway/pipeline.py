@@ -30,10 +30,11 @@ from gateway.errors import (
     UnsupportedParameter,
     render,
 )
-from gateway.exchange import Endpoint, Exchange, Principal, Reason, Usage
+from gateway.exchange import Check, Endpoint, Exchange, Principal, Reason, Usage
 from gateway.ids import receipt_id, request_id
 from gateway.integrity.checks import Facts, SeenIds, check_answer
 from gateway.integrity.verdict import Rules, integrity_of, withheld_because
+from gateway.leaks import LeakScan
 from gateway.policy.engine import PolicyEngine, require_permitted, stores_where_forbidden, workload_of
 from gateway.protocols import repairs
 from gateway.providers.evidence import served_is_accepted
@@ -73,6 +74,7 @@ class Stages:
     limiter: LocalLimiter
     sealer: Sealer
     capacity: CapacityGate
+    leaks: LeakScan
     seen: SeenIds
     rules: Callable[[], Rules]
     observe: Callable[[Exchange], None]
@@ -115,7 +117,8 @@ class Pipeline:
                     reply,
                     stages.header_wait_s,
                     stages.keep_alive_s,
-                    reservation_headers=stages.limiter.headers(reservation),
+                    stages.limiter.headers(reservation),
+                    stages.leaks,
                 )
                 session.expect()
             assert exchange.plan is not None
@@ -209,7 +212,13 @@ class Pipeline:
     # inspect
 
     def _inspect(
-        self, exchange: Exchange, answered: Answered, *, finished: bool, usage: Usage | None
+        self,
+        exchange: Exchange,
+        answered: Answered,
+        *,
+        finished: bool,
+        usage: Usage | None,
+        further: Check | None = None,
     ) -> AssayError | None:
         """Runs the checks on what came back; returns the error that must take the answer's place, if any."""
         deployment, who = answered.deployment, answered.effective
@@ -233,6 +242,8 @@ class Pipeline:
         exchange.effective = who
         exchange.substituted = accepted is False
         exchange.checks = check_answer(facts, self.stages.seen)
+        if further is not None:
+            exchange.checks.append(further)
         error = withheld_because(exchange.checks, self.stages.rules())
         exchange.integrity = integrity_of(exchange.checks, withheld=error is not None)
         return error
@@ -246,7 +257,8 @@ class Pipeline:
         exchange.commitments["upstream_response"] = answered.upstream_response.done()
         exchange.usage = view.usage
         finished = all(reason for reason in view.finish_reasons) if view.finish_reasons else bool(view.texts == ())
-        error = self._inspect(exchange, answered, finished=finished, usage=view.usage)
+        foreign = await self.stages.leaks.whole(exchange, answered.deployment.id, view.texts)
+        error = self._inspect(exchange, answered, finished=finished, usage=view.usage, further=foreign)
         exchange.cost_usd = cost(answered.deployment.price, view.usage)
         if error is not None:
             raise error

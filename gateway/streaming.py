@@ -10,8 +10,9 @@ from typing import Protocol
 
 from gateway.dispatch import Answered, parse_events
 from gateway.errors import AssayError, IntegrityViolation, UpstreamError, UpstreamFailure, UpstreamTruncated
-from gateway.exchange import EventView, Exchange, Usage
+from gateway.exchange import Check, EventView, Exchange, Usage
 from gateway.integrity.checks import StreamChecks
+from gateway.leaks import LeakScan, StreamHold
 from gateway.protocols.relay import KEEP_ALIVE, StreamRelay, error_event
 from gateway.protocols.sse import SseEvent
 from gateway.providers.evidence import effective, merge
@@ -38,13 +39,16 @@ class StreamSession:
         reply: ReplyPort,
         header_wait_s: float,
         keep_alive_s: float,
-        reservation_headers: tuple[tuple[str, str], ...] = (),
+        reservation_headers: tuple[tuple[str, str], ...],
+        leaks: LeakScan,
     ) -> None:
         self._exchange = exchange
         self._reply = reply
         self._header_wait_s = header_wait_s
         self._keep_alive_s = keep_alive_s
         self._extra = reservation_headers
+        self._leaks = leaks
+        self._hold: StreamHold | None = None
         self._response = Committer()
         self._timer: asyncio.TimerHandle | None = None
         self._last_write = 0.0
@@ -99,6 +103,7 @@ class StreamSession:
         exchange.integrity = "pending"
         relay = StreamRelay(request.endpoint.dialect, choices=request.choices, include_usage=request.include_usage)
         checks = StreamChecks()
+        self._hold = self._leaks.hold(exchange, answered.deployment.id)
         if not self.opened:
             self._open(pending=False)
         try:
@@ -108,7 +113,7 @@ class StreamSession:
                 raise _mid_stream(failure) from failure
         finally:
             exchange.repairs += relay.repairs
-        self._complete(answered, inspect)
+        await self._complete(answered, inspect)
         exchange.outcome = "completed"
         tail = relay.end(exchange.receipt_id)
         self._response.update(tail)
@@ -157,11 +162,24 @@ class StreamSession:
                         exchange.checks.append(failed)
                         raise IntegrityViolation(f"the integrity check `{failed.name}` failed; the stream was ended")
                     self._note(view, answered)
-                out.append(relay.relay(event, view))
+                out.append(self._held_back(relay.relay(event, view), view.text))
                 if relay.complete:
                     checks.ended()
         finally:
             self._write(b"".join(out))
+
+    def _held_back(self, data: bytes, text: str) -> bytes:
+        """In guard mode nothing leaves before it was scanned together with what followed it."""
+        if self._hold is None:
+            return data
+        released, found = self._hold.pass_on(data, text)
+        self._stop_for(found)
+        return released
+
+    def _stop_for(self, found: Check | None) -> None:
+        if found is not None:
+            self._exchange.checks.append(found)
+            raise IntegrityViolation(f"the integrity check `{found.name}` failed; the stream was ended")
 
     def _note(self, view: EventView, answered: Answered) -> None:
         self.events += 1 if view.text else 0
@@ -178,19 +196,28 @@ class StreamSession:
             later = effective(answered.deployment, answered.answer.headers, view)
             answered.effective = merge(answered.effective, later)
 
-    def _complete(self, answered: Answered, inspect: Inspect) -> None:
+    async def _complete(self, answered: Answered, inspect: Inspect) -> None:
         exchange = self._exchange
+        foreign = await self._leaks.whole(exchange, answered.deployment.id, (self.text(),))
+        if foreign is not None and foreign.hard:
+            self._stop_for(foreign)
+        if self._hold is not None:
+            rest, found = self._hold.finish()
+            self._stop_for(found)
+            self._write(rest)
         identity = exchange.checks
         ended = replace(answered.attempt, ended=time.time())
         exchange.attempts[-1] = answered.attempt = ended
         error = inspect(exchange, answered, finished=True, usage=exchange.usage)
         # The identity was judged with the first event; an id that is now known would look repeated.
+        if foreign is not None:
+            exchange.checks.append(foreign)
         named = {check.name for check in identity}
         exchange.checks = [*identity, *(check for check in exchange.checks if check.name not in named)]
         failed = [check for check in exchange.checks if check.verdict == "failed" and check.hard]
         if error is not None and failed:
             raise error
-        if failed:
+        if failed or foreign is not None:
             exchange.integrity = "flagged"
         elif any(check.verdict == "inconclusive" for check in exchange.checks):
             exchange.integrity = "inconclusive"
