@@ -19,6 +19,9 @@ _COMMANDS = {
     "tenants": ("gateway.cli.tenants", "Lists and shows tenants."),
     "receipts": ("gateway.cli.receipts", "Shows, exports and erases receipts."),
     "verify": ("gateway.cli.verify", "Verifies one receipt offline."),
+    "log": ("gateway.cli.log", "Audits, prunes and exports the receipt log."),
+    "signing": ("gateway.cli.signing", "Lists, rotates and revokes the keys that sign."),
+    "witness": ("gateway.cli.witness", "Watches a receipt log and cosigns its checkpoints."),
     "db": ("gateway.cli.db", "Migrates the database."),
     "demo": ("gateway.cli.demo", "Shows the whole story on this machine."),
 }

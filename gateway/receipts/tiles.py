@@ -86,3 +86,21 @@ def parse_tile_path(path: str) -> tuple[int, int] | None:
 def entry_bundle(entries: list[bytes]) -> bytes:
     """Entries, each after its length in two bytes (big-endian)."""
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
+
+
+def tile_path(level: int | str, number: int, width: int = WIDTH) -> str:
+    """The path of a tile (`level` may be `entries`), beneath the log's prefix."""
+    groups = [f"{number % 1000:03d}"]
+    while number := number // 1000:
+        groups.insert(0, f"x{number % 1000:03d}")
+    return f"tile/{level}/{'/'.join(groups)}" + (f".p/{width}" if width < WIDTH else "")
+
+
+def tiles_of(size: int) -> list[tuple[int, int, int]]:
+    """(level, number, width) of every hash tile that a tree of this size has, partial ones included."""
+    found = []
+    level, hashes = 0, size
+    while hashes:
+        found += [(level, number, min(WIDTH, hashes - number * WIDTH)) for number in range(-(-hashes // WIDTH))]
+        level, hashes = level + 1, hashes // WIDTH
+    return found

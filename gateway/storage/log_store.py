@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -50,6 +52,7 @@ class TransparencyLog:
         self._manifest = manifest
         self._alarm = alarm
         self._quorum = quorum
+        self._owner = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._next = 0.0
         self._writing: Sql | None = None
         self._manifested: set[bytes] = set()
@@ -229,6 +232,21 @@ class TransparencyLog:
                 )
 
         await self._store.read(work)
+
+    async def lead(self, work: int, seconds: float) -> bool:
+        """Whether this process may do a work of the installation for the next seconds."""
+        now = int(time.time() * 1000)
+        until = now + int(seconds * 1000)
+
+        def take(connection: Sql) -> bool:
+            connection.run(
+                "INSERT INTO log_lease (id, owner, until) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                "owner = excluded.owner, until = excluded.until WHERE log_lease.owner = ? OR log_lease.until < ?",
+                (work, self._owner, until, self._owner, now),
+            )
+            return bool(connection.rows("SELECT 1 FROM log_lease WHERE id = ? AND owner = ?", (work, self._owner)))
+
+        return await self._store.read(take)
 
     async def tile(self, level: int, number: int, width: int) -> bytes | None:
         """A hash tile, None where the log is not that large or no longer has it."""
