@@ -16,9 +16,12 @@ from gateway.config.snapshot import Deployment, Snapshot
 from gateway.errors import NoHealthyDeployment, UpstreamFailure, UpstreamTruncated
 from gateway.exchange import AnswerView, Attempt, Effective, EventView, Exchange, InferenceRequest
 from gateway.ids import attempt_id
-from gateway.protocols.sse import SseError, SseEvent, SseParser
+from gateway.protocols.registry import translation
+from gateway.protocols.sse import SseError
+from gateway.protocols.stream import Relay, Relayed
 from gateway.protocols.tolerant import NotJson
-from gateway.protocols.views import NotAnAnswer, read_answer, read_event
+from gateway.protocols.translation import Translation
+from gateway.protocols.views import NotAnAnswer, read_answer
 from gateway.providers.adapters import AttemptIds, Credentials, cache_salt, prepare
 from gateway.providers.decoding import protocol_failure
 from gateway.providers.evidence import effective
@@ -45,8 +48,10 @@ class Answered:
     begun: float  # monotonic
     view: AnswerView | None = None
     body: bytes = b""
-    parser: SseParser | None = None
-    pending: list[tuple[SseEvent, EventView]] = field(default_factory=list)
+    repairs: tuple[str, ...] = ()
+    relay: Relay | None = None
+    pending: list[Relayed] = field(default_factory=list)
+    opening: EventView | None = None  # the first event with evidence in it
 
 
 class Dispatcher:
@@ -141,7 +146,10 @@ class Dispatcher:
         attempt: Attempt,
         begun: float,
     ) -> Answered:
-        outgoing = prepare(deployment, request.endpoint.dialect, request, None, ids, credential)
+        bridge = translation(request.endpoint.dialect, deployment.endpoints)
+        assert bridge is not None, "the plan holds only deployments that can serve the endpoint"
+        body = bridge.request(request, deployment.model, deployment.max_output_tokens)
+        outgoing = prepare(deployment, bridge.native, request, body, ids, credential)
         raw = Committer()
         answer = await self._transport.open(deployment.provider, credential, deployment.timeouts, outgoing, raw.update)
         try:
@@ -151,11 +159,11 @@ class Dispatcher:
             attempt = replace(attempt, status=200, tls_spki=answer.tls_spki)
             streamed = (answer.header("content-type") or "").startswith("text/event-stream")
             if request.stream and streamed:
-                answered = await self._first_events(request, deployment, ids, attempt, answer, raw, begun)
+                answered = await self._first_events(request, bridge, deployment, ids, attempt, answer, raw, begun)
             elif request.stream:
                 raise protocol_failure("the upstream did not answer with an event stream")
             else:
-                answered = await self._whole(request, deployment, ids, attempt, answer, raw, begun)
+                answered = await self._whole(request, bridge, deployment, ids, attempt, answer, raw, begun)
         except BaseException:
             answer.close()
             raise
@@ -166,6 +174,7 @@ class Dispatcher:
     async def _whole(
         self,
         request: InferenceRequest,
+        bridge: Translation,
         deployment: Deployment,
         ids: AttemptIds,
         attempt: Attempt,
@@ -175,16 +184,20 @@ class Dispatcher:
     ) -> Answered:
         body = await answer.read()
         try:
-            view = read_answer(request.endpoint.dialect, body)
-        except (NotJson, NotAnAnswer):
+            view = read_answer(bridge.native, body)
+            translated = bridge.answer(body, view, request)
+        except (NotJson, NotAnAnswer, ValueError):
             raise protocol_failure("the upstream's answer is not what its endpoint answers") from None
         who = effective(deployment, answer.headers, view)
         attempt = replace(attempt, ended=time.time(), received_id=view.id)
-        return Answered(deployment, ids, attempt, answer, who, raw, begun, view, body)
+        return Answered(
+            deployment, ids, attempt, answer, who, raw, begun, view, translated.body, repairs=translated.repairs
+        )
 
     async def _first_events(
         self,
         request: InferenceRequest,
+        bridge: Translation,
         deployment: Deployment,
         ids: AttemptIds,
         attempt: Attempt,
@@ -192,34 +205,35 @@ class Dispatcher:
         raw: Committer,
         begun: float,
     ) -> Answered:
-        parser = SseParser()
+        relay = bridge.stream(request)
         while True:
             chunk = await answer.next_chunk()
             if not chunk:
-                raise UpstreamFailure(
-                    "truncated", UpstreamTruncated("the upstream's stream ended before its first event")
-                )
-            events = parse_events(parser, request, chunk)
-            for _, view in events:
+                raise ended_early()
+            items = feed(relay, chunk)
+            for item in items:
+                view = item.view
+                if view is None or view.kind == "ping":
+                    continue
                 if view.kind == "error":
                     raise failure_of_event(deployment.provider, view.error or {})
                 if view.kind == "done":
-                    raise UpstreamFailure(
-                        "truncated", UpstreamTruncated("the upstream's stream ended before its first event")
-                    )
-                if view.kind == "data":
-                    who = effective(deployment, answer.headers, view)
-                    attempt = replace(attempt, received_id=view.id)
-                    return Answered(deployment, ids, attempt, answer, who, raw, begun, parser=parser, pending=events)
+                    raise ended_early()
+                who = effective(deployment, answer.headers, view)
+                attempt = replace(attempt, received_id=view.id)
+                return Answered(
+                    deployment, ids, attempt, answer, who, raw, begun, relay=relay, pending=items, opening=view
+                )
 
 
-def parse_events(parser: SseParser, request: InferenceRequest, chunk: bytes) -> list[tuple[SseEvent, EventView]]:
-    """The data events that these bytes complete, with their views, without comments. Raises a `protocol` failure."""
+def feed(relay: Relay, chunk: bytes) -> list[Relayed]:
+    """What these bytes of the upstream complete. Raises a `protocol` failure."""
     try:
-        return [
-            (event, read_event(request.endpoint.dialect, event.event, event.data))
-            for event in parser.feed(chunk)
-            if event.data is not None
-        ]
+        return relay.feed(chunk)
     except (NotJson, NotAnAnswer, SseError):
         raise protocol_failure("the upstream's stream is not what its endpoint streams") from None
+
+
+def ended_early() -> UpstreamFailure:
+    """A stream without a first event."""
+    return UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended before its first event"))

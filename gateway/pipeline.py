@@ -16,6 +16,7 @@ from typing import Protocol
 
 from gateway.admission.counting import estimate, estimate_text
 from gateway.admission.limits import LocalLimiter, Reservation
+from gateway.admission.media import refuse_foreign_references
 from gateway.admission.parse import client_request_id, parse_request, require_json
 from gateway.admission.pricing import cost, most
 from gateway.capacity import CapacityGate, nobody
@@ -36,7 +37,7 @@ from gateway.integrity.checks import Facts, SeenIds, check_answer
 from gateway.integrity.verdict import Rules, integrity_of, withheld_because
 from gateway.leaks import LeakScan
 from gateway.policy.engine import PolicyEngine, require_permitted, stores_where_forbidden, workload_of
-from gateway.protocols import repairs
+from gateway.protocols.registry import translation
 from gateway.providers.evidence import served_is_accepted
 from gateway.receipts.commitments import commit
 from gateway.replies import ReplyPort, header_pairs
@@ -146,6 +147,8 @@ class Pipeline:
         exchange.client_request_id = client_request_id(headers)
         request = parse_request(exchange.endpoint, exchange.raw_body, headers)
         exchange.request = request
+        # No provider-side state is kept for tenants yet, so whatever a request names of it is nobody's.
+        refuse_foreign_references(request, lambda kind, id: False)
         exchange.requested_model = request.model
         exchange.stream = request.stream
         exchange.session = request.session
@@ -170,7 +173,7 @@ class Pipeline:
         workload = tenant.workloads.get(exchange.workload) if exchange.workload else None
 
         def able(deployment: Deployment) -> Reason | None:
-            if exchange.endpoint.dialect not in deployment.endpoints:
+            if translation(exchange.endpoint.dialect, deployment.endpoints) is None:
                 return Reason("endpoint-not-offered", "The deployment does not offer this endpoint.")
             if request.remote_media and deployment.provider.self_hosted:
                 return Reason("remote-media", "Self-hosted engines take media only as data: URLs.")
@@ -263,11 +266,7 @@ class Pipeline:
         if error is not None:
             raise error
         body = answered.body
-        if exchange.endpoint is Endpoint.embeddings:
-            wanted = exchange.request.fields.get("encoding_format")
-            body, changed = repairs.transcode_embeddings(body, view.body, wanted)  # type: ignore[arg-type]
-            if changed:
-                exchange.repairs.append(repairs.EMBEDDING_ENCODING)
+        exchange.repairs += answered.repairs
         exchange.outcome = "completed"
         exchange.commitments["response"] = commit(body)
         self._settle(exchange, reservation)

@@ -8,18 +8,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
-from gateway.dispatch import Answered, parse_events
+from gateway.dispatch import Answered, feed
 from gateway.errors import AssayError, IntegrityViolation, UpstreamError, UpstreamFailure, UpstreamTruncated
 from gateway.exchange import Check, EventView, Exchange, Usage
 from gateway.integrity.checks import StreamChecks
 from gateway.leaks import LeakScan, StreamHold
-from gateway.protocols.relay import KEEP_ALIVE, StreamRelay, error_event
-from gateway.protocols.sse import SseEvent
+from gateway.protocols.stream import Relay, Relayed, error_event
 from gateway.providers.evidence import effective, merge
 from gateway.receipts.commitments import Committer
 from gateway.replies import ReplyPort, header_pairs
 
 _KEPT_TEXT = 256 * 1024
+KEEP_ALIVE = b": keep-alive\n\n"
+#: Checks that the first event decides.
+IDENTITY = frozenset({"binding", "unique_id", "model", "created"})
 
 
 class Inspect(Protocol):
@@ -90,19 +92,16 @@ class StreamSession:
     async def relay(self, answered: Answered, inspect: Inspect, before_end: Callable[[], Awaitable[None]]) -> None:
         """Delivers the stream. Raises the contract's error when it breaks; the caller ends it with one event."""
         exchange = self._exchange
-        request = exchange.request
-        assert request is not None and answered.parser is not None
+        relay = answered.relay
+        assert relay is not None
         self.answered = answered
         exchange.attempts.append(answered.attempt)
         identity = inspect(exchange, answered, finished=True, usage=None)
-        exchange.checks = [
-            check for check in exchange.checks if check.name in ("binding", "unique_id", "model", "created")
-        ]
+        exchange.checks = [check for check in exchange.checks if check.name in IDENTITY]
         if identity is not None and any(check.verdict != "passed" for check in exchange.checks):
             raise identity
         exchange.integrity = "pending"
-        relay = StreamRelay(request.endpoint.dialect, choices=request.choices, include_usage=request.include_usage)
-        checks = StreamChecks()
+        checks = StreamChecks(exchange.request.choices if exchange.request else 1)
         self._hold = self._leaks.hold(exchange, answered.deployment.id)
         if not self.opened:
             self._open(pending=False)
@@ -110,9 +109,10 @@ class StreamSession:
             await self._pump(answered, relay, checks)
         except UpstreamFailure as failure:
             if not relay.complete:
-                raise _mid_stream(failure) from failure
+                raise failure.answer from failure
         finally:
             exchange.repairs += relay.repairs
+            exchange.usage = relay.usage
         await self._complete(answered, inspect)
         exchange.outcome = "completed"
         tail = relay.end(exchange.receipt_id)
@@ -124,11 +124,10 @@ class StreamSession:
         self._reply.on_gone(None)
         self._reply.end(tail)
 
-    async def _pump(self, answered: Answered, relay: StreamRelay, checks: StreamChecks) -> None:
-        assert answered.parser is not None and self._exchange.request is not None
-        events = answered.pending
+    async def _pump(self, answered: Answered, relay: Relay, checks: StreamChecks) -> None:
+        items = answered.pending
         while True:
-            self._deliver(events, answered, relay, checks)
+            self._deliver(items, answered, checks)
             if relay.done:
                 if not relay.complete:
                     raise UpstreamFailure("truncated", UpstreamTruncated("the upstream ended its stream too soon"))
@@ -142,31 +141,35 @@ class StreamSession:
                 if not relay.complete:
                     raise UpstreamFailure("truncated", UpstreamTruncated("the upstream's stream ended too soon"))
                 return
-            events = parse_events(answered.parser, self._exchange.request, chunk)
+            items = feed(relay, chunk)
 
-    def _deliver(
-        self, events: list[tuple[SseEvent, EventView]], answered: Answered, relay: StreamRelay, checks: StreamChecks
-    ) -> None:
-        exchange = self._exchange
+    def _deliver(self, items: list[Relayed], answered: Answered, checks: StreamChecks) -> None:
         out: list[bytes] = []
         try:
-            for event, view in events:
-                if view.kind == "error":
-                    message = view.error.get("message") if view.error else None
-                    raise UpstreamFailure(
-                        "server", UpstreamError(str(message or "the upstream reported an error")[:500])
-                    )
-                if view.kind == "data":
-                    failed = checks.event(view.id, view.model, has_content=bool(view.text))
-                    if failed is not None:
-                        exchange.checks.append(failed)
-                        raise IntegrityViolation(f"the integrity check `{failed.name}` failed; the stream was ended")
-                    self._note(view, answered)
-                out.append(self._held_back(relay.relay(event, view), view.text))
-                if relay.complete:
-                    checks.ended()
+            for item in items:
+                view = item.view
+                if view is not None:
+                    self._look_at(view, item.text, answered, checks)
+                elif item.text:
+                    self._stop_for(checks.content())
+                if item.text:
+                    self._note(item.text)
+                out.append(self._held_back(item.out, item.text))
         finally:
             self._write(b"".join(out))
+
+    def _look_at(self, view: EventView, text: str, answered: Answered, checks: StreamChecks) -> None:
+        """Evidence and checks of an event that says anything but text."""
+        if view.kind == "error":
+            message = view.error.get("message") if view.error else None
+            raise UpstreamFailure("server", UpstreamError(str(message or "the upstream reported an error")[:500]))
+        if view.kind != "data":
+            return
+        self._stop_for(checks.event(view, has_content=bool(text)))
+        who = answered.effective
+        if (view.fingerprint and not who.fingerprint.value) or (view.model and not who.model.value):
+            later = effective(answered.deployment, answered.answer.headers, view)
+            answered.effective = merge(who, later)
 
     def _held_back(self, data: bytes, text: str) -> bytes:
         """In guard mode nothing leaves before it was scanned together with what followed it."""
@@ -181,20 +184,11 @@ class StreamSession:
             self._exchange.checks.append(found)
             raise IntegrityViolation(f"the integrity check `{found.name}` failed; the stream was ended")
 
-    def _note(self, view: EventView, answered: Answered) -> None:
-        self.events += 1 if view.text else 0
-        if view.text and self._text_length < _KEPT_TEXT:
-            self._texts.append(view.text)
-            self._text_length += len(view.text)
-        if view.usage is not None:
-            known = self._exchange.usage
-            # Anthropic gives the prompt's count first and the answer's at the end.
-            self._exchange.usage = (
-                view.usage if known is None or view.usage.prompt else replace(known, completion=view.usage.completion)
-            )
-        if (view.fingerprint and not answered.effective.fingerprint.value) or not answered.effective.model.value:
-            later = effective(answered.deployment, answered.answer.headers, view)
-            answered.effective = merge(answered.effective, later)
+    def _note(self, text: str) -> None:
+        self.events += 1
+        if self._text_length < _KEPT_TEXT:
+            self._texts.append(text)
+            self._text_length += len(text)
 
     async def _complete(self, answered: Answered, inspect: Inspect) -> None:
         exchange = self._exchange
@@ -227,15 +221,20 @@ class StreamSession:
     def commit_error(self, error: AssayError) -> None:
         """Fixes the bytes that will end the stream, so that the receipt commits to them."""
         self._stop_timer()
-        self._error_bytes = error_event(self._exchange.endpoint.dialect, error, self._exchange.receipt_id)
+        self._error_bytes = self._error_event(error, self._exchange.receipt_id)
         self._response.update(self._error_bytes)
         self._exchange.commitments["response"] = self._response.done()
 
     def end_with_error(self, error: AssayError) -> None:
         """Sends the one error event and no end marker."""
         if error.code == "receipt_unavailable":
-            self._error_bytes = error_event(self._exchange.endpoint.dialect, error, None)
+            self._error_bytes = self._error_event(error, None)
         self._reply.end(self._error_bytes)
+
+    def _error_event(self, error: AssayError, receipt: str | None) -> bytes:
+        if self.answered is not None and self.answered.relay is not None:
+            return self.answered.relay.error(error, receipt)
+        return error_event(self._exchange.endpoint.dialect, error, receipt)
 
     def stop(self) -> None:
         """Closes the upstream of a stream that will not be finished, and commits to what was written."""
@@ -256,8 +255,3 @@ class StreamSession:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _mid_stream(failure: UpstreamFailure) -> AssayError:
-    """What the client is told when a stream breaks after its first event."""
-    return failure.answer

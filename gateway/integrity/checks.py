@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from gateway.exchange import Check, TokenCount, Usage, VerdictName
+from gateway.exchange import Check, EventView, TokenCount, Usage, VerdictName
 
 MIN_ESTIMATE = 200
 MIN_RATIO = 0.25
@@ -153,32 +153,35 @@ def _conservation(count: TokenCount, usage: Usage) -> Check:
 class StreamChecks:
     """The same for a stream, event by event: whose stream it is must not change, and nothing follows its end."""
 
-    __slots__ = ("_ended", "_id", "_model")
+    __slots__ = ("_choices", "_finished", "_id", "_model", "_seen")
 
-    def __init__(self) -> None:
+    def __init__(self, choices: int) -> None:
+        self._choices = choices
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
         self._id: str | None = None
         self._model: str | None = None
-        self._ended = False
 
-    def event(self, id: str | None, model: str | None, *, has_content: bool) -> Check | None:
+    def event(self, view: EventView, *, has_content: bool) -> Check | None:
         """A failed check, or None. Call before the event is delivered."""
-        if self._ended and has_content:
-            return Check("after_end", "failed", "content followed the end of the stream")
-        if id:
-            if self._id is None:
-                self._id = id
-            elif id != self._id:
-                return Check("one_id", "failed", "an event of the stream carries another id")
-        if model:
-            if self._model is None:
-                self._model = model
-            elif model != self._model:
-                return Check("one_model", "failed", "an event of the stream names another model")
-        return None
+        failed = self.content() if has_content else None
+        if failed is None and view.id and view.id != self._id:
+            if self._id is not None:
+                failed = Check("one_id", "failed", "an event of the stream carries another id")
+            self._id = view.id
+        if failed is None and view.model and view.model != self._model:
+            if self._model is not None:
+                failed = Check("one_model", "failed", "an event of the stream names another model")
+            self._model = view.model
+        self._seen.update(view.choices_seen)
+        self._finished.update(index for index, _ in view.finish_reasons)
+        return failed
 
-    def ended(self) -> None:
-        """All choices have finished."""
-        self._ended = True
+    def content(self) -> Check | None:
+        """Text arrives: it must not come after every choice has finished."""
+        if len(self._finished) >= self._choices and self._seen <= self._finished:
+            return Check("after_end", "failed", "content followed the end of the stream")
+        return None
 
 
 def _check(name: str, good: bool, passed: str, failed: str, *, hard: bool = True) -> Check:

@@ -150,7 +150,6 @@ def responses_error(error: AssayError, receipt: str | None, response: Mapping[st
         **response,
         "status": "failed",
         "error": value,
-        "usage": None,
     }
     body = {"type": "response.failed", "sequence_number": sequence, "response": failed}
     return sse.event(tolerant.dumps(body), b"response.failed")

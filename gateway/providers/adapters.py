@@ -76,6 +76,8 @@ def prepare(
     content = edited(deployment, dialect, request, ids) if body is None else body
     if body is not None and provider.kind in _SALTED:
         content = _with_member(content, "cache_salt", ids.salt)
+    if body is not None and provider.kind == "openrouter":
+        content = _with_member(content, "provider", openrouter_routing(deployment, request))
     headers = [("content-type", "application/json"), ("accept-encoding", "identity"), ("x-request-id", ids.sent_id)]
     headers += _authentication(provider, credential)
     for name, value in request.forwarded_headers:
@@ -151,5 +153,5 @@ def openrouter_routing(deployment: Deployment, request: InferenceRequest) -> dic
     return routing
 
 
-def _with_member(body: bytes, name: str, value: str) -> bytes:
+def _with_member(body: bytes, name: str, value: Any) -> bytes:
     return b'{"%b":%b,' % (name.encode(), orjson.dumps(value)) + body[1:] if len(body) > 2 else body

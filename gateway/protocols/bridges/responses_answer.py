@@ -14,15 +14,13 @@ _ECHOED: dict[str, Any] = {
     "max_output_tokens": None,
     "max_tool_calls": None,
     "parallel_tool_calls": True,
-    "prompt_cache_key": None,
-    "safety_identifier": None,
     "service_tier": None,
     "temperature": None,
     "tool_choice": "auto",
     "top_logprobs": None,
     "top_p": None,
-    "user": None,
 }
+_ECHOED_IF_GIVEN = ("prompt_cache_key", "safety_identifier", "user")
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -45,11 +43,11 @@ def skeleton(fields: Json, *, id: str, created: int, model: str | None) -> Json:
         "text": {"format": {"type": "text"}, **_object(fields.get("text"))},
         "tools": fields.get("tools") or [],
         "truncation": "disabled",
-        "usage": None,
     }
     for name, default in _ECHOED.items():
         value = fields.get(name)
         response[name] = default if value is None else value
+    response.update({name: fields[name] for name in _ECHOED_IF_GIVEN if fields.get(name) is not None})
     return response
 
 
@@ -62,7 +60,11 @@ def ended(response: Json, finish_reason: str | None, output: list[Json], usage: 
     reason = _INCOMPLETE.get(finish_reason or "")
     status = "incomplete" if reason else "completed"
     details = {"reason": reason} if reason else None
-    return {**response, "status": status, "incomplete_details": details, "output": output, "usage": to_usage(usage)}
+    final = {**response, "status": status, "incomplete_details": details, "output": output}
+    counted = to_usage(usage)
+    if counted is not None:
+        final["usage"] = counted
+    return final
 
 
 def to_usage(usage: Any) -> Json | None:
@@ -96,7 +98,9 @@ def from_chat(completion: Json, fields: Json) -> Json:
     if completion.get("service_tier") is not None:
         response["service_tier"] = completion["service_tier"]
     reason = text(choice.get("finish_reason"))
-    output = _output(message, choice.get("logprobs"), id, "incomplete" if reason in _INCOMPLETE else "completed")
+    output = _output(message, choice.get("logprobs"), id)
+    if cut(reason) and "encrypted_content" not in output[-1]:
+        output[-1]["status"] = "incomplete"
     return ended(response, reason, output, completion.get("usage"))
 
 
@@ -104,7 +108,12 @@ def created_at(completion: Json) -> int:
     return count(completion.get("created")) or 0
 
 
-def _output(message: Json, logprobs: Any, id: str, status: str) -> list[Json]:
+def cut(finish_reason: str | None) -> bool:
+    """Whether the answer ended before the model was done: its last item is then incomplete."""
+    return finish_reason in _INCOMPLETE
+
+
+def _output(message: Json, logprobs: Any, id: str) -> list[Json]:
     output = _reasoning(message, id)
     parts: list[Json] = []
     content = content_text(message.get("content"))
@@ -116,10 +125,10 @@ def _output(message: Json, logprobs: Any, id: str, status: str) -> list[Json]:
     if any(part.get("text") or part.get("refusal") for part in parts) or not (calls or output):
         parts = [part for part in parts if part.get("text") or part.get("refusal")] or [text_part("", None, None)]
         for part in parts:
-            item = {"id": item_id("msg_", id, len(output)), "type": "message", "role": "assistant", "status": status}
-            output.append({**item, "content": [part]})
+            item = {"id": item_id("msg_", id, len(output)), "type": "message", "role": "assistant"}
+            output.append({**item, "status": "completed", "content": [part]})
     for call in calls:
-        output.append(call_item(call, item_id("fc_", id, len(output)), status))
+        output.append(call_item(call, item_id("fc_", id, len(output)), "completed"))
     return output
 
 

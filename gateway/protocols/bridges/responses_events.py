@@ -196,7 +196,8 @@ class ResponsesFromChat(Step):
             part = _part(item)
             self._emit("response.content_part.done", **_at(item), part=part)
             item.body["content"] = [part]
-        item.body["status"] = "incomplete" if self._finish == "length" else "completed"
+        last = item.index == len(self._output) - 1
+        item.body["status"] = "incomplete" if last and answer.cut(self._finish) else "completed"
         self._emit("response.output_item.done", output_index=item.index, item=dict(item.body))
 
     def _emit(self, kind: str, **members: Any) -> None:
