@@ -18,6 +18,20 @@ _STOP_REASONS = {
 }
 
 
+#: A usage object of nothing, with the members that only Anthropic itself can fill.
+USAGE: Json = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation": None,
+    "inference_geo": None,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+    "service_tier": None,
+}
+
+
 def from_chat(completion: Json) -> Json:
     """The whole message for a whole completion. Raises `NotAnAnswer`."""
     choices = completion.get("choices")
@@ -31,7 +45,7 @@ def from_chat(completion: Json) -> Json:
         "content": _blocks(message, completion.get("id")),
         "stop_reason": reason,
         "stop_sequence": sequence,
-        "usage": to_usage(completion.get("usage")) or to_usage({"prompt_tokens": 0}),
+        "usage": {**USAGE, **to_usage(completion.get("usage"))},
     }
 
 
@@ -42,6 +56,8 @@ def head(completion: Json) -> Json:
         "type": "message",
         "role": "assistant",
         "model": text(completion.get("model")) or "unknown",
+        "container": None,
+        "stop_details": None,
     }
 
 
@@ -60,7 +76,7 @@ def _blocks(message: Json, id: Any) -> list[Json]:
         blocks.append({"type": "thinking", "thinking": thought, "signature": ""})
     said = (content_text(message.get("content")) or "") + (text(message.get("refusal")) or "")
     if said:
-        blocks.append({"type": "text", "text": said})
+        blocks.append({"type": "text", "text": said, "citations": None})
     for index, call in enumerate(message.get("tool_calls") or ()):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
@@ -72,14 +88,14 @@ def _blocks(message: Json, id: Any) -> list[Json]:
 def tool_use(call: Json, function: Json, id: Any, index: int) -> Json:
     """A tool_use block without its input."""
     call_id = text(call.get("id")) or derived_id("toolu_", id, f"_{index}")
-    return {"type": "tool_use", "id": call_id, "name": text(function.get("name")) or ""}
+    return {"type": "tool_use", "id": call_id, "name": text(function.get("name")) or "", "caller": {"type": "direct"}}
 
 
-def to_usage(usage: Any) -> Json | None:
-    """Chat's usage as Anthropic counts: input without what came from or went to the cache."""
+def to_usage(usage: Any) -> Json:
+    """Chat's usage as Anthropic counts: input without what came from or went to the cache. Empty where there is none."""
     prompt = count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
     if prompt is None:
-        return None
+        return {}
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     cached = count(details.get("cached_tokens")) or 0

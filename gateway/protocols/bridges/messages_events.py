@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.protocols.bridges.messages_answer import head, stop, to_usage, tool_use
+from gateway.protocols.bridges.messages_answer import USAGE, head, stop, to_usage, tool_use
 from gateway.protocols.bridges.responses_answer import content_text
 from gateway.protocols.bridges.shared import Json, text
 from gateway.protocols.bridges.steps import Step
@@ -67,8 +67,8 @@ class MessagesFromChat(Step):
             self._write(kind, piece)
         self._stop()
         reason, sequence = stop(self._finish, self._matched)
-        usage = to_usage(self._usage) or {"output_tokens": 0}
-        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        usage = {"output_tokens": 0, "server_tool_use": None, "output_tokens_details": None, **to_usage(self._usage)}
+        delta = {"stop_reason": reason, "stop_sequence": sequence, "container": None, "stop_details": None}
         self._events.append({"type": "message_delta", "delta": delta, "usage": usage})
         self._events.append({"type": "message_stop"})
         return self._events
@@ -76,7 +76,7 @@ class MessagesFromChat(Step):
     def _start(self, chunk: Json) -> None:
         self._started = True
         self._id = chunk.get("id")
-        usage = to_usage(chunk.get("usage")) or to_usage({"prompt_tokens": 0})
+        usage = {**USAGE, **to_usage(chunk.get("usage"))}
         message = {**head(chunk), "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         self._events.append({"type": "message_start", "message": message})
 
@@ -123,7 +123,7 @@ class MessagesFromChat(Step):
             self._stop()
             self._index += 1
             self._open = kind
-            block = {"type": kind, kind: "", "signature": ""} if kind == "thinking" else {"type": kind, kind: ""}
+            block = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {"citations": None})}
             self._events.append({"type": "content_block_start", "index": self._index, "content_block": block})
         self._piece({"type": f"{kind}_delta", kind: piece})
 

@@ -111,6 +111,7 @@ def _messages(fields: Json, carry: bool) -> list[Json]:
     else:
         for index, item in enumerate(objects(items, "input")):
             turns.add(item, f"input[{index}]")
+        turns.flush()
     return turns.messages
 
 
@@ -125,6 +126,8 @@ class _Turns:
 
     def add(self, item: Json, path: str) -> None:
         kind = item.get("type", "message" if "role" in item else None)
+        if item.get("role") in ("user", *_SYSTEM_ROLES) or str(kind).endswith("_output"):
+            self.flush()
         if kind == "message":
             self._message(item, path)
         elif kind == "reasoning":
@@ -142,6 +145,12 @@ class _Turns:
             self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
         else:
             raise unsupported(path, f"items of type `{kind}` belong to the provider that made them")
+
+    def flush(self) -> None:
+        """Thinking blocks that nothing was said after are a turn of their own; plain reasoning is spent."""
+        self._reasoning = []
+        if self._blocks:
+            self._assistant()
 
     def system(self, content: Any) -> None:
         """Leading system texts become one message: many chat templates take only one."""
