@@ -41,16 +41,10 @@ from gateway.policy.engine import PolicyEngine
 from gateway.policy.source import load as load_policies
 from gateway.providers.tokenize import ExactCounter
 from gateway.providers.transport import Transport
-from gateway.receipts.checkpoint import sign_checkpoint
-from gateway.receipts.sealer import ReceiptSealer
-from gateway.receipts.signer import KeyFolder, KeyRing
-from gateway.receipts.statement import Pseudonyms
+from gateway.recording import Recording
 from gateway.routing.health import Health
 from gateway.storage.database import Database, DatabaseUnusable
 from gateway.storage.keys import AuditRepository, KeyRepository
-from gateway.storage.log_store import TransparencyLog
-from gateway.storage.receipts_store import Receipts
-from gateway.storage.sql import Source
 from gateway.telemetry.logs import configure
 from gateway.telemetry.metrics import Metrics
 
@@ -97,16 +91,9 @@ class Gateway:
         may_create = not on_kubernetes()
         keys_dir = folder / settings.keys_dir
         self.root = open_root(keys_dir, may_create=may_create)
-        self.key_folder = KeyFolder(keys_dir, may_create=may_create)
         self.database = Database(settings.database, folder)
-        self.store = Receipts(Source(settings.database, self.database.sqlite), self._after_commit)
-        self.log = TransparencyLog(
-            self.store,
-            self._sign,
-            settings.receipts.checkpoint_interval_s,
-            manifest=lambda: self.keys.manifest(),
-            quorum=settings.receipts.witness_quorum,
-        )
+        self.recording = Recording(settings, self.database.sqlite, folder, may_create=may_create)
+        self.store, self.log = self.recording.store, self.recording.log
         self.metrics = Metrics()
         self.key_repository = KeyRepository(self.database)
         self.audit = AuditRepository(self.database)
@@ -124,12 +111,8 @@ class Gateway:
 
     def _stages(self) -> Stages:
         settings = self.current.settings
-        sealer = ReceiptSealer(
-            lambda: self.keys,
-            Pseudonyms(lambda tenant: self.root.derive("pseudonym", tenant)),
-            self.store,
-            lambda: self.current.self_hosted,
-            background=settings.receipts.durability == "background",
+        sealer = self.recording.sealer(
+            lambda tenant: self.root.derive("pseudonym", tenant), lambda: self.current.self_hosted
         )
         return Stages(
             lambda: self.current.snapshot,
@@ -148,18 +131,6 @@ class Gateway:
             settings.stream.keep_alive_s,
             int(settings.server.max_body_mb * 1024 * 1024),
         )
-
-    def _after_commit(self, connection: Any) -> None:
-        self.log.integrate(connection)
-
-    def _sign(self, size: int, root: bytes) -> str:
-        keys = self.keys.log_signers(time.time())
-        return sign_checkpoint(self.current.settings.receipts.log_origin, size, root, *keys)
-
-    @property
-    def keys(self) -> KeyRing:
-        """The signing keys as they are now."""
-        return self.key_folder.ring()
 
     def _salt_key(self) -> bytes:
         return self.root.derive("cache-salt", str(int(time.time()) // _SALT_EPOCH_S))
@@ -180,7 +151,7 @@ class Gateway:
             if self.database.sqlite is None and not self._migrate:
                 raise DatabaseUnusable("the database schema is behind; run `assay db upgrade` or serve with --migrate")
             await self.database.upgrade()
-        self.store.start()
+        await self.recording.start()
         await self._load_keys()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
@@ -193,7 +164,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self.transport.close()
-        await self.store.stop()
+        await self.recording.stop()
         await self.database.close()
 
     async def _load_keys(self) -> None:
@@ -272,7 +243,12 @@ class Gateway:
         app.state.admin_token = lambda: self.current.settings.admin.token
         install_errors(app)
         public = PublicServices(
-            self.store, self.log, lambda: self.keys.jwks(), self._authenticate, self._readiness, self._render_metrics
+            self.store,
+            self.log,
+            lambda: self.recording.keys.jwks(),
+            self._authenticate,
+            self._readiness,
+            self._render_metrics,
         )
         app.include_router(public_routes(public))
         app.include_router(receipt_routes(public))
@@ -294,7 +270,7 @@ class Gateway:
     def _render_metrics(self) -> bytes:
         return self.metrics.render(
             {
-                "assay_receipt_lag_seconds": self.log.behind_s,
+                **self.recording.gauges(),
                 "assay_quarantined_deployments": float(len(self.quarantined)),
             }
         )

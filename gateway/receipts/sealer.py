@@ -24,8 +24,16 @@ class Submit(Protocol):
     def submit(self, record: ReceiptRecord) -> asyncio.Future[None]: ...
 
 
+class Accept(Protocol):
+    """The journal of background durability."""
+
+    def accept(self, record: ReceiptRecord) -> Awaitable[None]: ...
+
+
 class ReceiptSealer:
-    """One per process. `self_hosted` names the deployments whose host is a pseudonym."""
+    """One per process. `self_hosted` names the deployments whose host is a pseudonym; with a journal, sealing does not
+    wait for the database.
+    """
 
     def __init__(
         self,
@@ -34,30 +42,29 @@ class ReceiptSealer:
         store: Submit,
         self_hosted: Callable[[], frozenset[str]],
         *,
-        background: bool,
+        journal: Accept | None = None,
     ) -> None:
         self._keys = keys
         self._pseudonyms = pseudonyms
         self._store = store
         self._self_hosted = self_hosted
-        self._background = background
+        self._journal = journal
 
     def seal(self, exchange: Exchange) -> Awaitable[None]:
         """Queues the receipt; await the result for durability. Never partly done: a failure is in the future."""
         try:
             key = self._keys().receipt
             payload = build(exchange, self._pseudonyms, time.monotonic(), self._self_hosted())
-            future = self._store.submit(_record(exchange, payload, key.kid, seal(payload, key)))
+            record = _record(exchange, payload, key.kid, seal(payload, key))
+            if self._journal is not None:
+                return self._journal.accept(record)
+            future = self._store.submit(record)
         except Exception as error:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(ReceiptUnavailable("the receipt could not be made"))
             failed.exception().__cause__ = error  # type: ignore[union-attr]
             return failed
-        return _done() if self._background and not future.done() else asyncio.shield(future)
-
-
-async def _done() -> None:
-    return None
+        return asyncio.shield(future)
 
 
 def _record(exchange: Exchange, payload: bytes, kid: str, signature: bytes) -> ReceiptRecord:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import httpx
 
+from gateway.config.settings import ReceiptSettings
 from gateway.errors import ReceiptUnavailable
 from gateway.receipts.checkpoint import parse_checkpoint
 from gateway.receipts.cosignature import COSIGNATURE, VerifierKey, cosigned_at, parse_vkey
@@ -65,6 +66,12 @@ class WitnessClient:
         self._http = http or httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, follow_redirects=False)
         self._seen: dict[str, int] = {}
         self._alarmed: set[str] = set()
+
+    @classmethod
+    def of(cls, settings: ReceiptSettings, log: WitnessedLog, alarm: Callable[[str, str], None]) -> WitnessClient:
+        """The client for the configured witnesses. Raises `ValueError` for a key that is none."""
+        witnesses = [(witness_key(w.name, w.public_key), w.url) for w in settings.witnesses]
+        return cls(log, witnesses, alarm, settings.checkpoint_interval_s)
 
     async def run(self) -> None:
         """Until it is cancelled; a witness that does not answer is asked again with the next checkpoint."""

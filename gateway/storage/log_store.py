@@ -29,10 +29,6 @@ Sign = Callable[[int, bytes], str]
 Alarm = Callable[[str, str], None]
 
 
-def _log_alarm(kind: str, detail: str) -> None:
-    LOG.critical("%s: %s", kind, detail)
-
-
 class TransparencyLog:
     """One log per installation. `integrate` runs in the writer's thread; reads share the readers' connections."""
 
@@ -43,14 +39,14 @@ class TransparencyLog:
         interval_s: float,
         *,
         manifest: Callable[[], Sequence[bytes]] = lambda: (),
-        alarm: Alarm = _log_alarm,
+        alarm: Alarm | None = None,
         quorum: int = 0,
     ) -> None:
         self._store = store
         self._sign = sign
         self._interval_s = interval_s
         self._manifest = manifest
-        self._alarm = alarm
+        self._raise = alarm
         self._quorum = quorum
         self._owner = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._next = 0.0
@@ -63,6 +59,14 @@ class TransparencyLog:
         self._lock = threading.Lock()
         self.behind_s = 0.0
         self.stopped: str | None = None
+        self.alarms = 0
+
+    def alarm(self, kind: str, detail: str) -> None:
+        """Equivocation, a rollback or a split view: counted, logged, and told to whoever was named. Any thread."""
+        self.alarms += 1
+        LOG.critical("%s: %s", kind, detail)
+        if self._raise is not None:
+            self._raise(kind, detail)
 
     # integration, in the writer's thread
 
@@ -133,7 +137,7 @@ class TransparencyLog:
             self._confirmed = size
             return True
         self.stopped = f"the stored entries do not make the root that was signed for size {size}"
-        self._alarm("log_equivocation", self.stopped + "; nothing more is signed (see `assay log audit`)")
+        self.alarm("log_equivocation", self.stopped + "; nothing more is signed (see `assay log audit`)")
         return False
 
     def _keep_roots(self, connection: Sql, before: int, after: int) -> None:

@@ -146,6 +146,12 @@ class Receipts:
 
         self._loop.call_soon_threadsafe(resolve)
 
+    async def replay(self, records: list[ReceiptRecord]) -> None:
+        """Stores records that may be there already, a journal's."""
+        for start in range(0, len(records), _BATCH):
+            part = records[start : start + _BATCH]
+            await self.read(lambda connection, part=part: write(connection, part, once=True))  # type: ignore[misc]
+
     # reading
 
     async def read(self, work: Callable[[Sql], T]) -> T:
