@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 
+from gateway.entropy import take
 from gateway.exchange import Commitment
 
 DOMAIN = b"assay/commitment/v1\x00"
@@ -22,7 +22,7 @@ class Committer:
     __slots__ = ("_hmac", "key", "length", "update")
 
     def __init__(self) -> None:
-        self.key = secrets.token_bytes(32)
+        self.key = take(32)
         self._hmac = hmac.new(self.key, DOMAIN, hashlib.sha256)
         self.update = self._hmac.update
 
@@ -33,7 +33,7 @@ class Committer:
 
 def commit(content: bytes) -> Commitment:
     """A commitment to content that is here whole."""
-    key = secrets.token_bytes(32)
+    key = take(32)
     return Commitment(hmac.digest(key, DOMAIN + content, "sha256").hex(), key)
 
 

@@ -23,6 +23,7 @@ from gateway.storage.sql import Source, Sql, SqlError
 LOG = logging.getLogger("assay.receipts")
 APPEND_LOCK = 7_235_002
 _BATCH = 512
+_GATHER_S = 0.003
 _MAX_QUEUED = 20_000
 _EXPORT = 500
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Receipts:
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._crowded = False
         self.failures = 0
 
     def start(self) -> None:
@@ -76,6 +78,9 @@ class Receipts:
         batch: list[Waiting] = []
         try:
             item = self._queue.get(timeout=0.2)
+            if self._crowded:
+                # Several requests wait at once: a moment's patience makes one commit of many.
+                time.sleep(_GATHER_S)
             while True:
                 if item is None:
                     return batch, True
@@ -91,6 +96,7 @@ class Receipts:
         last = False
         while not last:
             batch, last = self._take()
+            self._crowded = len(batch) > 2
             try:
                 connection = connection or self.source.connect()
                 if batch:

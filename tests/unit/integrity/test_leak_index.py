@@ -9,10 +9,9 @@ import pytest
 from gateway.integrity.fingerprints import fingerprints
 from gateway.integrity.leak_index import EPOCH_S, RESIDENCY_S, LeakIndex
 
-WORDS = (
-    "harbour settlement annex fender mooring survey berth counsel demurrage payable consent starboard metres october "
-    "ledger quarry lantern velvet orchard thimble copper granite saddle walnut marble pepper cinder anchor violet"
-).split()
+TEXT = "harbour settlement annex fender mooring survey berth counsel demurrage payable consent starboard metres october"
+TEXT += " ledger quarry lantern velvet orchard thimble copper granite saddle walnut marble pepper cinder anchor violet"
+WORDS = TEXT.split()
 
 
 def private(seed: int, words: int) -> str:
