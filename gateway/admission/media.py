@@ -67,13 +67,15 @@ def _walk(stack: list[Any], media: Media, references: list[tuple[str, str]]) -> 
             stack += [item for item in value if type(item) is dict or type(item) is list]
             continue
         kind = value.get("type")
+        if type(kind) is not str:
+            kind = ""
         if kind in _ENGINE_PARTS:
             raise UnsupportedParameter(f"content of type `{kind}` is not supported", param="messages")
         if kind == "item_reference" and isinstance(value.get("id"), str):
             references.append(("item_reference", value["id"]))
         if kind in _MEDIA_PARTS or any(key in value for key in _URL_KEYS[:3]):
             media.found = True
-            _look(value, str(kind), media, references)
+            _look(value, kind, media, references)
         for key in ("content", "output"):
             inner = value.get(key)
             if type(inner) is list or type(inner) is dict:

@@ -41,7 +41,7 @@ class ResponsesRelay(Relay):
             return self._failed(view)
         if view.usage is not None:
             self.usage = view.usage
-        kind = body.get("type")
+        kind = body.get("type") if isinstance(body.get("type"), str) else None
         out = relayable(event, data, named_by_type(event, kind))
         text = self._text(view, kind)
         if kind in TERMINAL:

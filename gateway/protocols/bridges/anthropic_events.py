@@ -92,10 +92,10 @@ class ChatFromMessages(Step):
         if kind == "text_delta" and text(delta.get("text")):
             return self._chunk({"content": delta["text"]})
         if kind == "thinking_delta" and text(delta.get("thinking")):
-            block["thinking"] = (block.get("thinking") or "") + delta["thinking"]
+            block["thinking"] = (text(block.get("thinking")) or "") + delta["thinking"]
             return self._chunk({"reasoning_content": delta["thinking"]})
         if kind == "signature_delta" and text(delta.get("signature")):
-            block["signature"] = (block.get("signature") or "") + delta["signature"]
+            block["signature"] = (text(block.get("signature")) or "") + delta["signature"]
         if kind == "input_json_delta" and text(delta.get("partial_json")):
             block["written"] = True
             return self._argument(index, delta["partial_json"])

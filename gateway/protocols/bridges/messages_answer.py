@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.protocols.bridges.responses_answer import content_text
-from gateway.protocols.bridges.shared import Json, arguments_object, derived_id, text
+from gateway.protocols.bridges.shared import Json, arguments_object, derived_id, dicts, text
 from gateway.protocols.usage import count
 from gateway.protocols.views import NotAnAnswer
 
@@ -77,8 +77,8 @@ def _blocks(message: Json, id: Any) -> list[Json]:
     said = (content_text(message.get("content")) or "") + (text(message.get("refusal")) or "")
     if said:
         blocks.append({"type": "text", "text": said, "citations": None})
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        function = call.get("function") if isinstance(call, dict) else None
+    for index, call in enumerate(dicts(message.get("tool_calls"))):
+        function = call.get("function")
         if not isinstance(function, dict):
             raise NotAnAnswer("a tool call of the completion is not a function's")
         blocks.append({**tool_use(call, function, id, index), "input": arguments_object(function.get("arguments"))})
@@ -92,7 +92,7 @@ def tool_use(call: Json, function: Json, id: Any, index: int) -> Json:
 
 
 def to_usage(usage: Any) -> Json:
-    """Chat's usage as Anthropic counts: input without what came from or went to the cache. Empty where there is none."""
+    """Chat's usage as Anthropic counts: input without what came from or went to the cache. Empty for none."""
     prompt = count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
     if prompt is None:
         return {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.protocols.bridges.messages_answer import USAGE, head, stop, to_usage, tool_use
 from gateway.protocols.bridges.responses_answer import content_text
-from gateway.protocols.bridges.shared import Json, text
+from gateway.protocols.bridges.shared import Json, dicts, text
 from gateway.protocols.bridges.steps import Step
 
 
@@ -46,8 +46,8 @@ class MessagesFromChat(Step):
             self._start(event)
         if event.get("usage") is not None:
             self._usage = event["usage"]
-        for choice in event.get("choices") or ():
-            if isinstance(choice, dict) and not choice.get("index"):
+        for choice in dicts(event.get("choices")):
+            if not choice.get("index"):
                 delta = choice.get("delta")
                 if isinstance(delta, dict):
                     self._delta(delta)
@@ -88,9 +88,8 @@ class MessagesFromChat(Step):
                 self._held.append((kind, piece))
             elif piece:
                 self._write(kind, piece)
-        for position, call in enumerate(delta.get("tool_calls") or ()):
-            if isinstance(call, dict):
-                self._call(call, call["index"] if type(call.get("index")) is int else position)
+        for position, call in enumerate(dicts(delta.get("tool_calls"))):
+            self._call(call, call["index"] if type(call.get("index")) is int else position)
 
     def _call(self, call: Json, number: int) -> None:
         function = call.get("function")

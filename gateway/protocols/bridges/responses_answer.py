@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.protocols.bridges.responses_request import CARRIED, REDACTED
-from gateway.protocols.bridges.shared import Json, derived_id, text
+from gateway.protocols.bridges.shared import Json, derived_id, dicts, text
 from gateway.protocols.usage import count
 from gateway.protocols.views import NotAnAnswer
 
@@ -121,7 +121,7 @@ def _output(message: Json, logprobs: Any, id: str) -> list[Json]:
         parts.append(text_part(content, message.get("annotations"), logprobs))
     if text(message.get("refusal")):
         parts.append({"type": "refusal", "refusal": message["refusal"]})
-    calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    calls = dicts(message.get("tool_calls"))
     if any(part.get("text") or part.get("refusal") for part in parts) or not (calls or output):
         parts = [part for part in parts if part.get("text") or part.get("refusal")] or [text_part("", None, None)]
         for part in parts:
@@ -139,17 +139,15 @@ def item_id(prefix: str, response_id: str, index: int) -> str:
 def content_text(content: Any) -> str | None:
     """A chat message's content as one text, whether it came as text or in parts."""
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part, dict) and text(part.get("text")))
+        return "".join(part["text"] for part in dicts(content) if text(part.get("text")))
     return text(content)
 
 
 def _reasoning(message: Json, id: str) -> list[Json]:
     """What the model thought, as items that can be handed back: thinking blocks keep their signature."""
     items: list[Json] = []
-    blocks = message.get("thinking_blocks")
-    for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict):
-            items.append(reasoning_item(item_id("rs_", id, len(items)), text(block.get("thinking")), sealed(block)))
+    for block in dicts(message.get("thinking_blocks")):
+        items.append(reasoning_item(item_id("rs_", id, len(items)), text(block.get("thinking")), sealed(block)))
     thought = text(message.get("reasoning_content")) or text(message.get("reasoning"))
     if thought and not items:
         items.append(reasoning_item(item_id("rs_", id, 0), thought, None))
@@ -182,8 +180,8 @@ def text_part(content: str, annotations: Any, logprobs: Any) -> Json:
 def citations(annotations: Any) -> list[Json]:
     """Chat nests a citation in a member named like its type; this API does not."""
     flat: list[Json] = []
-    for annotation in annotations if isinstance(annotations, list) else ():
-        kind = annotation.get("type") if isinstance(annotation, dict) else None
+    for annotation in dicts(annotations):
+        kind = annotation.get("type")
         if isinstance(kind, str) and isinstance(annotation.get(kind), dict):
             flat.append({"type": kind, **annotation[kind]})
     return flat
@@ -198,8 +196,8 @@ def call_item(call: Json, id: str, status: str) -> Json:
             "id": id.replace("fc_", "ctc_", 1),
             "type": "custom_tool_call",
             "call_id": call_id,
-            "name": custom.get("name") or "",
-            "input": custom.get("input") or "",
+            "name": text(custom.get("name")) or "",
+            "input": text(custom.get("input")) or "",
             "status": status,
         }
     inner = call.get("function")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.protocols.bridges import responses_answer as answer
-from gateway.protocols.bridges.shared import Json, derived_id, text
+from gateway.protocols.bridges.shared import Json, derived_id, dicts, text
 from gateway.protocols.bridges.steps import Step
 
 
@@ -58,8 +58,8 @@ class ResponsesFromChat(Step):
             self._begin(event)
         if event.get("usage") is not None:
             self._usage = event["usage"]
-        for choice in event.get("choices") or ():
-            if isinstance(choice, dict) and not choice.get("index"):
+        for choice in dicts(event.get("choices")):
+            if not choice.get("index"):
                 delta = choice.get("delta")
                 if isinstance(delta, dict):
                     self._delta(delta, choice.get("logprobs"))
@@ -91,7 +91,7 @@ class ResponsesFromChat(Step):
         thought = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
         if thought:
             self._write("reasoning", thought)
-        for block in delta.get("thinking_blocks") or ():
+        for block in dicts(delta.get("thinking_blocks")):
             self._seal(block)
         content = answer.content_text(delta.get("content"))
         if content:
@@ -102,9 +102,8 @@ class ResponsesFromChat(Step):
             self._write("refusal", refusal)
         if delta.get("annotations") and self._open is not None and self._open.kind == "text":
             self._annotate(self._open, answer.citations(delta["annotations"]))
-        for position, call in enumerate(delta.get("tool_calls") or ()):
-            if isinstance(call, dict):
-                self._call(call, position)
+        for position, call in enumerate(dicts(delta.get("tool_calls"))):
+            self._call(call, position)
 
     def _write(self, kind: str, piece: str, logprobs: list[Any] | None = None) -> None:
         item = self._open
@@ -147,10 +146,8 @@ class ResponsesFromChat(Step):
             )
             item.annotations.append(annotation)
 
-    def _seal(self, block: Any) -> None:
+    def _seal(self, block: Json) -> None:
         """A thinking block is whole: its item takes what must come back byte by byte, and ends."""
-        if not isinstance(block, dict):
-            return
         if self._open is None or self._open.kind != "reasoning":
             self._close()
             if text(block.get("thinking")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.protocols.bridges.shared import Json, objects, string, unsupported, wrong
+from gateway.protocols.bridges.shared import Json, dicts, objects, string, unsupported, wrong
 
 #: Prefix of `encrypted_content` in which a thinking block's signature travels through this API unchanged.
 CARRIED = "assay.thinking:"
@@ -196,7 +196,7 @@ class _Turns:
             message["refusal"] = "".join(refusals)
 
     def _think(self, item: Json) -> None:
-        texts = [part["text"] for part in item.get("content") or () if isinstance(part, dict) and "text" in part]
+        texts = [part["text"] for part in dicts(item.get("content")) if isinstance(part.get("text"), str)]
         sealed = item.get("encrypted_content")
         if self._carry and isinstance(sealed, str) and sealed.startswith(CARRIED):
             signature = sealed[len(CARRIED) :]

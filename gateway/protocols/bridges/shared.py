@@ -39,6 +39,11 @@ def objects(value: Any, path: str) -> list[Json]:
     return value
 
 
+def dicts(value: Any) -> list[Json]:
+    """The objects in an array of an upstream's; what is none is skipped, as clients do."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def string(value: Any, path: str) -> str:
     if not isinstance(value, str):
         raise wrong(path, "text")
