@@ -257,8 +257,9 @@ class TransparencyLog:
 
         def work(connection: Sql) -> bytes | None:
             position = state(connection)
-            end = (number * WIDTH + width) << (8 * level)
-            if end > self._signed(connection) or end <= position.minimum:
+            if (number * WIDTH + width) << (8 * level) > self._signed(connection):
+                return None
+            if (number + 1) * WIDTH << (8 * level) <= position.minimum:  # the tile's end index, as pruning defines it
                 return None
             with self._lock:
                 try:
