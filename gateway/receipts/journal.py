@@ -49,7 +49,7 @@ def frames(data: bytes) -> Iterator[ReceiptRecord]:
     while position + _HEAD.size <= len(data):
         length, checksum = _HEAD.unpack_from(data, position)
         body = data[position + _HEAD.size : position + _HEAD.size + length]
-        if length > _MAX_RECORD or len(body) != length or zlib.crc32(body) != checksum:
+        if not 0 < length <= _MAX_RECORD or len(body) != length or zlib.crc32(body) != checksum:
             LOG.warning("the journal ends with a torn record")
             return
         yield _decoder.decode(body)
