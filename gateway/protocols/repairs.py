@@ -54,16 +54,6 @@ class ToolIndices:
             self._open[(choice, index)] = known = (id_, target)
         return known[1] if known is not None and known[1] != index else None
 
-    def repair(self, choice: int, calls: list[Any]) -> bool:
-        """Changes the calls of one delta in place; True if anything changed."""
-        changed = False
-        for call in calls:
-            target = self.place(choice, call)
-            if target is not None:
-                call["index"] = target
-                changed = True
-        return changed
-
 
 def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
     """The JSON with these values replaced or members removed, and every other byte as it was."""
@@ -152,17 +142,3 @@ def _unpack(text: str) -> str:
     if any(number != number or number in (float("inf"), float("-inf")) for number in numbers):
         raise NotRepairable("an embedding holds a number that JSON cannot")
     return orjson.dumps(numbers).decode("ascii")
-
-
-def empty_finish_reasons(value: dict[str, Any]) -> bool:
-    """`finish_reason: ""` becomes null, in place; True if anything changed."""
-    edits = empty_finishes(value)
-    for (_, index, _), _ in edits:
-        value["choices"][index]["finish_reason"] = None
-    return bool(edits)
-
-
-def transcode_embeddings(body: bytes, value: dict[str, Any], wanted: str | None) -> tuple[bytes, bool]:
-    """The answer with every vector in the encoding that was asked for, and whether anything changed."""
-    edits = embedding_encodings(value, wanted)
-    return (apply(body, edits), True) if edits else (body, False)

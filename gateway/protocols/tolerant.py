@@ -17,13 +17,13 @@ class NotJson(ValueError):
 
 
 def loads(data: bytes) -> Any:
-    """One JSON value; raises `NotJson`. NaN and Infinity are refused (RFC 8259, 6)."""
+    """One JSON value; raises `NotJson`. NaN, Infinity and numbers no double holds are refused (RFC 8259, 6)."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse)
+        return json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
 
@@ -42,3 +42,10 @@ def dumps(value: Any) -> bytes:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return value
