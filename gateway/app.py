@@ -39,12 +39,15 @@ from gateway.leaks import LeakScan
 from gateway.pipeline import Pipeline, Stages
 from gateway.policy.engine import PolicyEngine
 from gateway.policy.source import load as load_policies
+from gateway.providers.preflight import Preflight
 from gateway.providers.tokenize import ExactCounter
 from gateway.providers.transport import Transport
 from gateway.recording import Recording
 from gateway.routing.health import Health
 from gateway.storage.database import Database, DatabaseUnusable
 from gateway.storage.keys import AuditRepository, KeyRepository
+from gateway.storage.quarantines import QuarantineRepository
+from gateway.storage.single import SingleProcess
 from gateway.telemetry.logs import configure
 from gateway.telemetry.metrics import Metrics
 
@@ -106,6 +109,8 @@ class Gateway:
             self.key_repository, lambda: self.current.snapshot, self.authenticator.digest, self.authenticator.forget
         )
         self.transport = Transport(int(settings.server.max_upstream_body_mb * 1024 * 1024))
+        self.preflight = Preflight(self.transport, settings.integrity.preflight, lambda: self.current.snapshot)
+        self.quarantines = QuarantineRepository(self.database)
         self.pipeline = Pipeline(self._stages())
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -137,7 +142,7 @@ class Gateway:
 
     def _serving(self, deployment: str) -> Reason | None:
         reason = self.quarantined.get(deployment)
-        return Reason("quarantined", reason) if reason is not None else None
+        return Reason("quarantined", reason) if reason is not None else self.preflight.refusal(deployment)
 
     def _observe(self, exchange: Exchange) -> None:
         self.metrics.observe(exchange, time.monotonic() - exchange.received_mono)
@@ -153,7 +158,10 @@ class Gateway:
             await self.database.upgrade()
         await self.recording.start()
         await self._load_keys()
+        self.quarantined.update(await self.quarantines.all())
+        self._say_what_is_not_there()
         loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self.preflight.run(), name="preflight"))
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         self._tasks.append(loop.create_task(self._watch(), name="config-watch"))
 
@@ -166,6 +174,18 @@ class Gateway:
         self.transport.close()
         await self.recording.stop()
         await self.database.close()
+
+    def _say_what_is_not_there(self) -> None:
+        """Nothing that is configured and not part of this release is ignored silently."""
+        settings = self.current.settings
+        if settings.integrity.canaries.enabled:
+            LOG.warning("canaries are not part of this release and do not run")
+        if settings.redis is not None:
+            LOG.warning("redis is configured, but shared state is not part of this release: one process serves")
+        if settings.admin.oidc is not None:
+            LOG.warning("single sign-on is not part of this release: only the admin token is accepted")
+        if settings.cache.enabled:
+            LOG.warning("the response cache is not part of this release: every request is sent")
 
     async def _load_keys(self) -> None:
         snapshot = self.current.snapshot
@@ -290,10 +310,14 @@ class Gateway:
     async def _quarantine(self, deployment: str, reason: str) -> bool:
         if deployment not in self.current.snapshot.deployments:
             return False
+        await self.quarantines.put(deployment, reason)
         self.quarantined[deployment] = reason
         return True
 
     async def _release(self, deployment: str) -> bool:
+        if deployment not in self.quarantined:
+            return False
+        await self.quarantines.remove(deployment)
         return self.quarantined.pop(deployment, None) is not None
 
 
@@ -316,6 +340,9 @@ def serve(
     if (workers or server.workers) > 1:
         raise ConfigError([])
     gateway = Gateway(loaded, migrate=migrate)
+    # Held until the process ends, however it ends.
+    single = SingleProcess(lock_file(loaded, gateway.database))
+    single.acquire()
     bounds = Bounds(body_bytes=int(server.max_body_mb * 1024 * 1024), connections=server.max_connections)
     config = uvicorn.Config(
         gateway.asgi(),
@@ -340,6 +367,14 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         super().handle_exit(sig, frame)
         self._captured_signals.clear()
+
+
+def lock_file(loaded: Loaded, database: Database) -> Path:
+    """Beside a SQLite database; in the keys folder for a database elsewhere."""
+    assert loaded.settings is not None
+    if database.sqlite is not None:
+        return database.sqlite.with_name(database.sqlite.name + ".lock")
+    return loaded.path.parent / loaded.settings.keys_dir / "gateway.lock"
 
 
 def _listen(host: str, port: int) -> socket.socket:
