@@ -1,15 +1,17 @@
 """How long a prompt is, without a tokenizer: an offline estimate with a stated band, and a bound that is certain.
 
-Byte-level BPE vocabularies of 100,000 to 200,000 entries give about one token per 4 ASCII characters of prose (but at
-least one per word), 0.4 per character of two-byte scripts (Latin with accents, Cyrillic, Greek, Arabic, Hebrew), 0.8
-of three-byte scripts (Chinese, Japanese, Korean, Indic, Thai) and 2 per emoji. The estimate is within a factor of two
-for prose and code of one script, worse for base64, digits and rare scripts, and never a reason for an exact refusal.
+Byte-level BPE vocabularies of 100,000 to 200,000 entries give about one token per 4.4 letters and spaces, 0.6 per ASCII
+digit or sign, 0.5 per character of two-byte scripts (Latin with accents, Cyrillic, Greek, Arabic, Hebrew), 0.9 of
+three-byte scripts (Chinese, Japanese, Korean, Indic, Thai) and 2 per emoji. Measured on two such vocabularies (an
+older and a newer one), English, code, JSON and digits come out at 0.8 to 1.2 times the truth, prose of eleven other
+languages at 0.43 to 1.6, base64 at 0.4. The estimate is never a reason for an exact refusal.
 A tokenizer with byte fallback and without compatibility normalisation makes no more tokens than UTF-8 has bytes, plus
 what the chat template adds: that bound may prove that a prompt fits.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +22,8 @@ from gateway.exchange import Dialect, InferenceRequest, TokenCount
 TEMPLATE_TOKENS = 256  # system prompts that templates bring along
 TEMPLATE_TOKENS_PER_MESSAGE = 16
 TOOL_EXPANSION = 8  # templates print tool schemas indented
-_TWO_BYTE, _THREE_BYTE, _FOUR_BYTE = 0.4, 0.8, 2.0
+_LETTER, _SIGN, _TWO_BYTE, _THREE_BYTE, _FOUR_BYTE = 1 / 4.4, 0.6, 0.5, 0.9, 2.0
+_SIGNS = (string.digits + string.punctuation).encode()
 _NOT_THREE_BYTE_LEADS = bytes(set(range(256)) - set(range(0xE0, 0xF0)))
 _NAMES: dict[Dialect, tuple[str, ...]] = {
     "chat": ("messages",),
@@ -37,11 +40,11 @@ def estimate(request: InferenceRequest) -> TokenCount:
     """The prompt's token count: `estimated`, or `unknown` when it holds images, audio or files."""
     fields = request.fields
     texts, messages = prompt_texts(request.endpoint.dialect, fields)
-    tokens = 3 + 4 * messages
-    for text in texts:
-        tokens += estimate_text(text)
+    tokens = sum(map(estimate_text, texts))
     if request.endpoint.dialect in ("completions", "embeddings"):
         tokens += _token_ids(fields)
+    else:
+        tokens += 3 + 4 * messages
     tools = fields.get("tools")
     if tools:
         tokens += _size(tools) // 4
@@ -66,15 +69,18 @@ def upper_bound(request: InferenceRequest) -> int | None:
 def estimate_text(text: str) -> int:
     """Estimated tokens of a text; also of generated text, for bills of answers whose upstream reported no usage."""
     length = len(text)
-    if text.isascii():
-        return max(length >> 2, text.count(" ") + 1) if length else 0
+    if not length:
+        return 0
     encoded = text.encode("utf-8", "surrogatepass")
-    beyond = len(encoded) - length  # n2 + 2 n3 + 3 n4
+    signs = len(encoded) - len(encoded.translate(None, _SIGNS))
+    if len(encoded) == length:
+        return int(_LETTER * (length - signs) + _SIGN * signs) + 1
     four = (len(text.encode("utf-16-le", "surrogatepass")) >> 1) - length
     three = len(encoded.translate(None, _NOT_THREE_BYTE_LEADS))
-    two = beyond - 2 * three - 3 * four
-    one = length - two - three - four
-    return int(max(one / 4, text.count(" ")) + _TWO_BYTE * two + _THREE_BYTE * three + _FOUR_BYTE * four) + 1
+    two = len(encoded) - length - 2 * three - 3 * four
+    letters = length - two - three - four - signs
+    parts = _LETTER * letters + _SIGN * signs + _TWO_BYTE * two + _THREE_BYTE * three + _FOUR_BYTE * four
+    return int(parts) + 1
 
 
 def prompt_texts(dialect: Dialect, fields: Mapping[str, Any]) -> tuple[list[str], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from gateway.errors import AssayError
@@ -20,6 +21,21 @@ _MARKERS = tuple(
 )
 _PROBE = "\u2063probe"
 _ATTEMPTS = 4
+
+
+def _text_of(inside: bytes) -> str | None:
+    """The text that these bytes are between the quotes of a JSON string; None when they are more or less than one."""
+    try:
+        text = inside.decode()
+    except UnicodeDecodeError:
+        return None
+    if b"\\" not in inside and b'"' not in inside and text.isprintable():
+        return text
+    try:
+        unescaped, end = scanstring(f'{text}"', 0, True)
+    except ValueError:
+        return None
+    return unescaped if end == len(text) + 1 else None
 
 
 class ChatRelay(Relay):
@@ -45,16 +61,10 @@ class ChatRelay(Relay):
     def feed(self, data: bytes) -> list[Relayed]:
         prefix = self._prefix
         if prefix and data.startswith(prefix) and data.endswith(self._suffix) and self._parser.idle and not self.done:
-            middle = data[len(prefix) : -len(self._suffix)]
-            if b'"' not in middle and b"\\" not in middle and len(data) >= len(prefix) + len(self._suffix):
-                try:
-                    text = middle.decode()
-                except UnicodeDecodeError:
-                    text = "\n"
-                # What is not printable (a control character is not JSON) takes the long way.
-                if text.isprintable():
-                    self._attempts = _ATTEMPTS
-                    return [Relayed(data, text, None)]
+            text = _text_of(data[len(prefix) : -len(self._suffix)])
+            if text is not None and len(data) >= len(prefix) + len(self._suffix):
+                self._attempts = _ATTEMPTS
+                return [Relayed(data, text, None)]
         return super().feed(data)
 
     def _event(self, event: SseEvent, data: bytes) -> Relayed:
