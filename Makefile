@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test check bench soak clean services
+.PHONY: help demo test check bench bench-receipts soak clean services
 
 help:
 	@echo "make demo   the whole story on this machine, nothing configured"
 	@echo "make test   sets up and runs all tests"
 	@echo "make check  formatting, types, import rules, architecture"
 	@echo "make bench  CPU per request, paired with nginx in the same run"
+	@echo "make bench-receipts   a million receipts on SQLite and PostgreSQL: cost, weight, search, inclusion (N=COUNT)"
 	@echo "make soak   100,000 calls of two tenants through the upstream pool, with random cancels"
 
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml
@@ -43,6 +44,10 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python tests/bench/hot_path.py
+
+bench-receipts: $(VENV)/.dev
+	@$(BIN)/python tests/bench/receipts.py $(N)
+	@ASSAY_TEST_REPLICA_RECEIPTS=50000 $(BIN)/python -m pytest -q tests/integration/test_receipts_store.py -k two_replicas
 
 soak: $(VENV)/.dev
 	@SOAK_CALLS=100000 $(BIN)/python -m pytest -q tests/faults/test_pool_soak.py

@@ -96,7 +96,7 @@ def erase(config: str | None, tenant: str, before: str | None) -> None:
 
     async def work(session: Session) -> int:
         removed = await _store(session).erase(tenant, before_ms)
-        await session.audit.add("cli", "receipts.erase", tenant, {"before": before, "keys": removed})
+        await session.audit.add("cli", "receipts.erase", tenant, {"before": before, "receipts": removed})
         return removed
 
-    click.echo(f"{with_session(config, work)} keys erased")
+    click.echo(f"{with_session(config, work)} receipts can no longer be opened")

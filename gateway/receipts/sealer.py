@@ -98,4 +98,7 @@ def _record(exchange: Exchange, payload: bytes, kid: str, signature: bytes) -> R
 
 
 def _text(value: str | None) -> str | None:
-    return None if value is None else value[:300].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    """Foreign text as both databases take it."""
+    if value is None or (value.isascii() and len(value) <= 300 and "\x00" not in value):
+        return value
+    return value[:300].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

@@ -34,7 +34,7 @@ def prune(connection: Sql, before_ms: int) -> tuple[int, int]:
                 break
             part = (position.minimum, end)
             connection.run(
-                "DELETE FROM commitment_keys WHERE receipt_id IN "
+                "DELETE FROM openings WHERE receipt_id IN "
                 "(SELECT ref FROM log_entries WHERE idx >= ? AND idx < ? AND kind = 'receipt')",
                 part,
             )

@@ -13,8 +13,10 @@ COLUMNS = (
 )
 INSERT = f"INSERT INTO receipts ({COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants only
 INSERT_ONCE = INSERT + " ON CONFLICT (id) DO NOTHING"
-INSERT_KEY = "INSERT INTO commitment_keys (receipt_id, tenant, name, key) VALUES (?, ?, ?, ?)"
-INSERT_KEY_ONCE = INSERT_KEY + " ON CONFLICT (receipt_id, name) DO NOTHING"
+INSERT_KEYS = "INSERT INTO openings (receipt_id, tenant, keys) VALUES (?, ?, ?)"
+INSERT_KEYS_ONCE = INSERT_KEYS + " ON CONFLICT (receipt_id) DO NOTHING"
+_NAMES = ("request", "response", "upstream_request", "upstream_response")  # their places are stored: only append
+_KEY = 33
 STORED = (
     "r.id, r.tenant, r.key_id, r.session, r.kid, r.payload, r.signature, "
     "(SELECT l.idx FROM log_entries l WHERE l.ref = r.id) FROM receipts r"
@@ -40,7 +42,7 @@ _DICTIONARY = (
 
 def pack(payload: bytes) -> bytes:
     """A statement compressed against the shape all statements share."""
-    packer = zlib.compressobj(6, zdict=_DICTIONARY)
+    packer = zlib.compressobj(3, zdict=_DICTIONARY)  # 6 takes 5 us more for 5 % fewer bytes
     return packer.compress(payload) + packer.flush()
 
 
@@ -77,9 +79,15 @@ def row(r: ReceiptRecord) -> tuple[Any, ...]:
     )
 
 
-def key_rows(r: ReceiptRecord) -> list[tuple[str, str, str, bytes]]:
-    """The values of INSERT_KEY."""
-    return [(r.id, r.tenant, name, key) for name, key in r.openings]
+def key_rows(r: ReceiptRecord) -> list[tuple[str, str, bytes]]:
+    """The values of INSERT_KEYS: each key of 32 bytes after the place of its name."""
+    packed = b"".join(bytes([_NAMES.index(name)]) + key for name, key in r.openings)
+    return [(r.id, r.tenant, packed)] if packed else []
+
+
+def unpack_keys(packed: bytes) -> dict[str, bytes]:
+    """Keys by the name of their commitment."""
+    return {_NAMES[packed[at]]: packed[at + 1 : at + _KEY] for at in range(0, len(packed), _KEY)}
 
 
 def stored(values: Any) -> StoredReceipt:

@@ -26,6 +26,11 @@ _BATCH = 512
 _GATHER_S = 0.003
 _MAX_QUEUED = 20_000
 _EXPORT = 500
+_ERASE = 20_000  # sequence numbers in one statement
+_ERASE_SQL = (
+    "DELETE FROM openings WHERE tenant = ? AND receipt_id IN "
+    "(SELECT id FROM receipts WHERE tenant = ? AND time_ms < ? AND seq > ? AND seq <= ?)"
+)
 T = TypeVar("T")
 Waiting = tuple[ReceiptRecord, asyncio.Future[None]]
 
@@ -184,9 +189,9 @@ class Receipts:
     async def openings(self, id: str) -> dict[str, bytes]:
         """The commitment keys of a receipt that still exist."""
         found = await self.read(
-            lambda connection: connection.rows("SELECT name, key FROM commitment_keys WHERE receipt_id = ?", (id,))
+            lambda connection: connection.rows("SELECT keys FROM openings WHERE receipt_id = ?", (id,))
         )
-        return {name: bytes(key) for name, key in found}
+        return rows.unpack_keys(bytes(found[0][0])) if found else {}
 
     async def search(self, wanted: ReceiptFilter) -> tuple[list[StoredReceipt], bool]:
         """A page, newest first, and whether there is more."""
@@ -197,18 +202,18 @@ class Receipts:
         return [rows.stored(item) for item in found[:limit]], len(found) > limit
 
     async def erase(self, tenant: str, before_ms: int | None) -> int:
-        """Removes a tenant's commitment keys; the log and its proofs stay as they are. Returns how many went."""
-
-        def work(connection: Sql) -> int:
-            if before_ms is None:
-                return connection.run("DELETE FROM commitment_keys WHERE tenant = ?", (tenant,))
-            return connection.run(
-                "DELETE FROM commitment_keys WHERE tenant = ? AND receipt_id IN "
-                "(SELECT id FROM receipts WHERE tenant = ? AND time_ms < ?)",
-                (tenant, tenant, before_ms),
-            )
-
-        return await self.read(work)
+        """Removes a tenant's commitment keys; the log and its proofs stay as they are. Returns how many receipts can no
+        longer be opened. On PostgreSQL the next VACUUM reclaims the bytes, and backups hold them until they expire.
+        """
+        last = (await self.read(lambda connection: connection.rows("SELECT COALESCE(MAX(seq), 0) FROM receipts")))[0][0]
+        until = 2**62 if before_ms is None else before_ms
+        erased = 0
+        for start in range(0, last, _ERASE):
+            values = (tenant, tenant, until, start, start + _ERASE)
+            erased += await self.read(lambda connection, values=values: connection.run(_ERASE_SQL, values))  # type: ignore[misc]
+        if not self.source.postgres:  # what was overwritten must not stay readable in the write-ahead log
+            await self.read(lambda connection: connection.rows("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return erased
 
 
 def write(connection: Sql, records: list[ReceiptRecord], *, once: bool = False) -> None:
@@ -219,7 +224,7 @@ def write(connection: Sql, records: list[ReceiptRecord], *, once: bool = False) 
     try:
         connection.many(rows.INSERT_ONCE if once else rows.INSERT, values)
         if keys:
-            connection.many(rows.INSERT_KEY_ONCE if once else rows.INSERT_KEY, keys)
+            connection.many(rows.INSERT_KEYS_ONCE if once else rows.INSERT_KEYS, keys)
         connection.commit()
     except BaseException:
         connection.rollback()

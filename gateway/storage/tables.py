@@ -94,13 +94,12 @@ receipts = Table(
     sqlite_autoincrement=True,
 )
 
-commitment_keys = Table(
-    "commitment_keys",
+openings = Table(
+    "openings",
     metadata,
-    Column("receipt_id", String(64), nullable=False, primary_key=True),
-    Column("name", String(24), nullable=False, primary_key=True),
+    Column("receipt_id", String(64), primary_key=True),
     Column("tenant", String(64), nullable=False),
-    Column("key", LargeBinary(32), nullable=False),
+    Column("keys", LargeBinary, nullable=False),  # the keys of one receipt's commitments, erased together
     sqlite_with_rowid=False,
 )
 
