@@ -173,6 +173,8 @@ class Pipeline:
         workload = tenant.workloads.get(exchange.workload) if exchange.workload else None
 
         def able(deployment: Deployment) -> Reason | None:
+            if deployment.provider.kind == "litellm":
+                return Reason("provider-kind", "Providers through litellm are not part of this release.")
             if translation(exchange.endpoint.dialect, deployment.endpoints) is None:
                 return Reason("endpoint-not-offered", "The deployment does not offer this endpoint.")
             if request.remote_media and deployment.provider.self_hosted:
