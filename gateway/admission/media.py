@@ -1,4 +1,4 @@
-"""Images, audio and files of a request, and provider-side state it names: found once, judged per deployment."""
+"""Images, audio and files of a request, and provider-side state it names: found once."""
 
 from __future__ import annotations
 
@@ -140,13 +140,3 @@ def refuse_foreign_references(request: InferenceRequest, owns: Callable[[str, st
     for kind, name in request.references:
         if not owns(kind, name):
             raise NotFound(f"no such {kind.replace('_', ' ')}", param=kind)
-
-
-def refuse_for_deployment(request: InferenceRequest, *, self_hosted: bool, zero_retention_required: bool) -> None:
-    """Rules that depend on where the request goes: vLLM and SGLang fetch no URLs for tenants; nothing is stored where
-    zero retention is required."""
-    if self_hosted and request.remote_media:
-        field = "messages" if request.endpoint.dialect in ("chat", "messages") else "input"
-        raise UnsupportedParameter("this model takes media only as `data:` URLs", param=field)
-    if zero_retention_required and request.fields.get("store") is True:
-        raise UnsupportedParameter("`store` cannot be true where zero retention is required", param="store")

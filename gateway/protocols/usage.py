@@ -42,11 +42,13 @@ def responses_usage(value: Any) -> Usage | None:
     prompt = count(value.get("input_tokens"))
     if prompt is None:
         return None
+    inputs = _details(value, "input_tokens_details")
     return Usage(
         prompt,
         count(value.get("output_tokens")) or 0,
-        count(_details(value, "input_tokens_details").get("cached_tokens")),
+        count(inputs.get("cached_tokens")),
         count(_details(value, "output_tokens_details").get("reasoning_tokens")),
+        count(inputs.get("cache_write_tokens")),
     )
 
 
@@ -59,7 +61,13 @@ def messages_usage(value: Any) -> Usage | None:
         return None
     cached = count(value.get("cache_read_input_tokens"))
     written = count(value.get("cache_creation_input_tokens"))
-    return Usage(plain + (cached or 0) + (written or 0), count(value.get("output_tokens")) or 0, cached, None, written)
+    return Usage(
+        plain + (cached or 0) + (written or 0),
+        count(value.get("output_tokens")) or 0,
+        cached,
+        count(_details(value, "output_tokens_details").get("thinking_tokens")),
+        written,
+    )
 
 
 def _details(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

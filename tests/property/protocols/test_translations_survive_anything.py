@@ -71,14 +71,12 @@ BLOCKS: list[Json] = [
     {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
 ]
 MESSAGE: Json = {
-    **{
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": BLOCKS,
-        "stop_reason": "end_turn",
-    },
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": BLOCKS,
+    "stop_reason": "end_turn",
     "usage": {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 0},
 }
 ITEM: Json = {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.admission.media import refuse_for_deployment, refuse_foreign_references
+from gateway.admission.media import refuse_foreign_references
 from gateway.admission.parse import parse_request
-from gateway.errors import NotFound, UnsupportedParameter
+from gateway.errors import NotFound
 from gateway.exchange import Endpoint, InferenceRequest, Span
 from gateway.protocols.edits import splice
 
@@ -146,19 +146,6 @@ def test_the_provider_field_is_read_whole() -> None:
     assert narrowing.max_price == (("prompt", Decimal("0.1")), ("completion", Decimal("2")))
     assert chat(provider=None).narrowing is None
     assert chat(provider={"only": []}).narrowing.only == ()  # type: ignore[union-attr]
-
-
-def test_rules_of_a_deployment() -> None:
-    """Self-hosted engines fetch nothing for tenants; zero retention stores nothing; elsewhere both pass."""
-    image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
-    remote = chat(messages=[{"role": "user", "content": [image]}])
-    refuse_for_deployment(remote, self_hosted=False, zero_retention_required=True)
-    with pytest.raises(UnsupportedParameter, match="data:"):
-        refuse_for_deployment(remote, self_hosted=True, zero_retention_required=False)
-    refuse_for_deployment(chat(store=True), self_hosted=True, zero_retention_required=False)
-    with pytest.raises(UnsupportedParameter) as caught:
-        refuse_for_deployment(chat(store=True), self_hosted=False, zero_retention_required=True)
-    assert caught.value.param == "store"
 
 
 def test_foreign_state_does_not_exist() -> None:
