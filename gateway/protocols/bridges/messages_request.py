@@ -55,7 +55,7 @@ def _output(fields: Json, chat: Json) -> None:
     config = fields.get("output_config")
     config = config if isinstance(config, dict) else {}
     if config.get("effort") is not None:
-        chat["reasoning_effort"] = config["effort"]
+        chat["reasoning_effort"] = "xhigh" if config["effort"] == "max" else config["effort"]
     form = config.get("format") or fields.get("output_format")
     if form is None:
         return
