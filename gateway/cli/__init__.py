@@ -18,11 +18,13 @@ _COMMANDS = {
     "keys": ("gateway.cli.keys", "Makes, lists, rotates and revokes API keys."),
     "tenants": ("gateway.cli.tenants", "Lists and shows tenants."),
     "receipts": ("gateway.cli.receipts", "Shows, exports and erases receipts."),
+    "usage": ("gateway.cli.usage", "Shows tokens and cost by tenant and model."),
     "verify": ("gateway.cli.verify", "Verifies one receipt offline."),
     "log": ("gateway.cli.log", "Audits, prunes and exports the receipt log."),
     "signing": ("gateway.cli.signing", "Lists, rotates and revokes the keys that sign."),
     "witness": ("gateway.cli.witness", "Watches a receipt log and cosigns its checkpoints."),
     "db": ("gateway.cli.db", "Migrates the database."),
+    "incident": ("gateway.cli.incident", "Finds exactly which requests were affected."),
     "demo": ("gateway.cli.demo", "Shows the whole story on this machine."),
 }
 

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from gateway.exchange import Attempt, Commitment, Effective, Evidence, Exchange
@@ -47,7 +48,14 @@ class Pseudonyms:
 
 def rfc3339(unix_s: float) -> str:
     """UTC with milliseconds (RFC 3339)."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(unix_s * 1000) % 1000:03d}Z"
+    milliseconds = int(unix_s * 1000)
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(unix_s: int) -> str:
+    """Requests of one second share their date, which is dear to format."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def build(exchange: Exchange, pseudonyms: Pseudonyms, ended_mono: float, self_hosted: frozenset[str]) -> bytes:
