@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.errors import AssayError, error_object
+from gateway.errors import AssayError, error_object, render
 from gateway.exchange import Dialect, EventView, Usage
 from gateway.protocols import sse, tolerant
 from gateway.protocols.sse import SseEvent, SseParser
@@ -117,25 +117,12 @@ def error_event(dialect: Dialect, error: AssayError, receipt: str | None) -> byt
 
 def openai_error(error: AssayError, receipt: str | None) -> bytes:
     """`data: {"error": ...}` of chat completions and completions."""
-    return sse.event(tolerant.dumps({"error": error_object(error, receipt)}))
-
-
-_ANTHROPIC_TYPES = {
-    400: "invalid_request_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-}
+    return sse.event(render(error, receipt=receipt))
 
 
 def messages_error(error: AssayError, receipt: str | None) -> bytes:
     """`event: error` of Anthropic Messages."""
-    value = error_object(error, receipt)
-    value["type"] = _ANTHROPIC_TYPES.get(error.status, "api_error")
-    return sse.event(tolerant.dumps({"type": "error", "error": value}), b"error")
+    return sse.event(render(error, anthropic=True, receipt=receipt), b"error")
 
 
 def responses_error(error: AssayError, receipt: str | None, response: Mapping[str, Any], sequence: int) -> bytes:
