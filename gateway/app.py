@@ -28,6 +28,7 @@ from gateway.exchange import Exchange, Principal, Reason
 from gateway.http.admin import AdminServices, admin_routes
 from gateway.http.inference import InferenceApp
 from gateway.http.public import PublicServices, install_errors, public_routes, receipt_routes
+from gateway.http.receipt_search import receipt_search_routes
 from gateway.http.reply import Cors
 from gateway.http.server import Bounds, bounded
 from gateway.identity.keys import Authenticator
@@ -273,6 +274,7 @@ class Gateway:
         app.include_router(public_routes(public))
         app.include_router(receipt_routes(public))
         app.include_router(admin_routes(self._admin_services()))
+        app.include_router(receipt_search_routes(self.store, self.log))
         return app
 
     async def _authenticate(self, headers: list[tuple[bytes, bytes]]) -> Principal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +14,8 @@ from starlette.exceptions import HTTPException
 from gateway.errors import AssayError, InvalidValue, MethodNotAllowed, NotFound, render
 from gateway.exchange import Principal
 from gateway.ids import request_id
-from gateway.receipts.envelope import envelope
-from gateway.receipts.record import ReceiptFilter, ReceiptStore, StoredReceipt
+from gateway.receipts.document import document
+from gateway.receipts.record import ReceiptFilter, ReceiptStore
 from gateway.receipts.tiles import parse_tile_path
 
 
@@ -135,11 +134,11 @@ def receipt_routes(services: PublicServices) -> APIRouter:
 
     async def listing(request: Request) -> Response:
         principal = await services.authenticate(request.scope["headers"])
-        wanted = _filter(request, principal.tenant)
+        wanted = receipt_filter(request, principal.tenant)
         found, more = await services.store.search(wanted)
         body = {
             "object": "list",
-            "data": [await _document(services, receipt) for receipt in found],
+            "data": [await document(services.store, services.log, receipt) for receipt in found],
             "has_more": more,
         }
         return Response(orjson.dumps(body), media_type="application/json")
@@ -149,11 +148,9 @@ def receipt_routes(services: PublicServices) -> APIRouter:
         receipt = await services.store.get(id, principal.tenant)
         if receipt is None:
             raise NotFound("there is no such receipt")
-        document = await _document(services, receipt)
-        if request.query_params.get("openings") == "true":
-            keys = await services.store.openings(id)
-            document["openings"] = {name: base64.b64encode(key).decode() for name, key in keys.items()}
-        return Response(orjson.dumps(document), media_type="application/json")
+        wanted = request.query_params.get("openings") == "true"
+        body = await document(services.store, services.log, receipt, openings=wanted)
+        return Response(orjson.dumps(body), media_type="application/json")
 
     for prefix in ("/v1", ""):
         for slash in ("", "/"):
@@ -162,23 +159,8 @@ def receipt_routes(services: PublicServices) -> APIRouter:
     return router
 
 
-async def _document(services: PublicServices, receipt: StoredReceipt) -> dict[str, Any]:
-    """The receipt file of contract section 6, with the owner's names beside the envelope."""
-    proof = checkpoint = None
-    if receipt.index is not None:
-        proven = await services.log.proof(receipt.index)
-        if proven is not None:
-            proof, checkpoint = proven
-    return {
-        "id": receipt.id,
-        "names": {"tenant": receipt.tenant, "key": receipt.key, "session": receipt.session},
-        "envelope": envelope(receipt.payload, receipt.kid, receipt.signature),
-        "proof": proof,
-        "checkpoint": checkpoint,
-    }
-
-
-def _filter(request: Request, tenant: str) -> ReceiptFilter:
+def receipt_filter(request: Request, tenant: str | None) -> ReceiptFilter:
+    """The filter of a query string; raises `InvalidValue` for what is no number."""
     query = request.query_params
 
     def number(name: str) -> int | None:

@@ -66,6 +66,20 @@ class ReceiptFilter:
     limit: int = 50
 
 
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one tenant used of one model on one deployment. Reserved tenants (canaries) are rows of their own."""
+
+    tenant: str
+    deployment: str | None
+    model: str | None
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_nano_usd: int
+    unpriced: int  # requests whose cost is not known: they are not free
+
+
 class ReceiptStore(Protocol):
     """Durable receipts, their erasable openings, and the log over them."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from gateway.errors import ReceiptUnavailable
-from gateway.receipts.record import ReceiptFilter, ReceiptRecord, StoredReceipt
+from gateway.receipts.record import ReceiptFilter, ReceiptRecord, StoredReceipt, UsageRow
 from gateway.storage import receipts_rows as rows
 from gateway.storage.sql import Source, Sql, SqlError
 
@@ -26,6 +26,11 @@ _BATCH = 512
 _GATHER_S = 0.003
 _MAX_QUEUED = 20_000
 _EXPORT = 500
+_USAGE = (
+    "SELECT r.tenant, r.deployment, r.model, COUNT(*), SUM(r.prompt_tokens), SUM(r.completion_tokens), "
+    "SUM(r.cost_nano_usd), SUM(CASE WHEN r.cost_nano_usd IS NULL AND r.outcome <> 'refused' THEN 1 ELSE 0 END) "
+    "FROM receipts r"
+)
 _ERASE = 20_000  # sequence numbers in one statement
 _ERASE_SQL = (
     "DELETE FROM openings WHERE tenant = ? AND receipt_id IN "
@@ -200,6 +205,13 @@ class Receipts:
         statement = f"SELECT {rows.STORED}{where} ORDER BY r.time_ms DESC, r.id DESC LIMIT ?"
         found = await self.read(lambda connection: connection.rows(statement, (*values, limit + 1)))
         return [rows.stored(item) for item in found[:limit]], len(found) > limit
+
+    async def usage(self, tenant: str | None, since_ms: int, until_ms: int) -> list[UsageRow]:
+        """Requests, tokens and cost by tenant, deployment and effective model, within a time."""
+        where, values = rows.conditions(ReceiptFilter(tenant, since_ms=since_ms, until_ms=until_ms))
+        statement = _USAGE + where + " GROUP BY r.tenant, r.deployment, r.model ORDER BY 1, 2, 3"
+        found = await self.read(lambda connection: connection.rows(statement, values))
+        return [UsageRow(*row[:3], *(int(value or 0) for value in tuple(row)[3:])) for row in found]
 
     async def erase(self, tenant: str, before_ms: int | None) -> int:
         """Removes a tenant's commitment keys; the log and its proofs stay as they are. Returns how many receipts can no
