@@ -55,15 +55,21 @@ def store_state(connection: Sql, before: Position, size: int, entries: Sequence[
     )
 
 
-def receipt_entries(connection: Sql, after: int, limit: int) -> list[Entry]:
-    """Receipts in the order of their commits; appends are serialised, so none appears behind `after` later."""
-    found = connection.rows(
-        "SELECT seq, id, payload, time_ms FROM receipts WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-    )
-    return [
-        Entry("receipt", id_, seq, hashlib.sha256(unpack(bytes(payload))).digest(), time_ms)
-        for seq, id_, payload, time_ms in found
-    ]
+def receipt_entries(connection: Sql, after: int, limit: int, digests: dict[str, bytes]) -> list[Entry]:
+    """Receipts in the order of their commits; appends are serialised, so none appears behind `after` later.
+
+    `digests` are those that this process has just committed, taken out as they are used: what somebody changes in the
+    database between commit and integration is then found by the audit instead of being logged.
+    """
+    found = connection.rows("SELECT seq, id, time_ms FROM receipts WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
+    if any(row[1] not in digests for row in found):
+        last = found[-1][0]
+        for id_, payload in connection.rows(
+            "SELECT id, payload FROM receipts WHERE seq > ? AND seq <= ? ORDER BY seq", (after, last)
+        ):
+            if id_ not in digests:
+                digests[id_] = hashlib.sha256(unpack(bytes(payload))).digest()
+    return [Entry("receipt", id_, seq, digests.pop(id_), time_ms) for seq, id_, time_ms in found]
 
 
 def audit_statement(seq: int, time_ms: int, actor: str, action: str, object: str, detail: str) -> bytes:

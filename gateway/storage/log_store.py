@@ -100,7 +100,7 @@ class TransparencyLog:
         if newest and not self._continues(newest[0][0], bytes(newest[0][1])):
             return False
         position = state(connection)
-        found = receipt_entries(connection, position.receipt_seq, STEP)
+        found = receipt_entries(connection, position.receipt_seq, STEP, self._store.digests)
         entries = [
             *manifest_entries(connection, self._manifest(), self._manifested, wall),
             *found,

@@ -8,6 +8,7 @@ order of commits: the log may rely on never seeing a smaller one later.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import queue
 import threading
@@ -51,6 +52,7 @@ class Receipts:
         self._thread: threading.Thread | None = None
         self._crowded = False
         self.failures = 0
+        self.digests: dict[str, bytes] = {}  # of what was just committed, for the log; the writer's thread only
 
     def start(self) -> None:
         """Starts the writer; call from the event loop that submits."""
@@ -138,8 +140,16 @@ class Receipts:
                         raise
                     self._fail([item], own)
                 else:
-                    self._resolve([item], None)
+                    self._committed([item])
             return
+        self._committed(batch)
+
+    def _committed(self, batch: list[Waiting]) -> None:
+        if self._after_commit is not None:
+            if len(self.digests) > _MAX_QUEUED:  # another process integrates
+                self.digests.clear()
+            for record, _ in batch:
+                self.digests[record.id] = hashlib.sha256(record.payload).digest()
         self._resolve(batch, None)
 
     def _fail(self, batch: list[Waiting], error: Exception) -> None:

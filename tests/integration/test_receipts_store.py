@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from receipt_scene import SERVER, Scene, database, record, scene
 
 from gateway.errors import ReceiptUnavailable
 from gateway.receipts.record import ReceiptFilter
+from gateway.storage.receipts_rows import pack
+from gateway.storage.sql import SqliteSql
 
 BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
@@ -245,3 +248,35 @@ async def test_a_full_disk_acknowledges_nothing_it_did_not_store(tmp_path: Path)
             rows = await made.store.read(lambda sql: sql.rows("SELECT id FROM receipts"))
             assert {f"rcpt_{n:08d}" for n in range(stored)} <= {row[0] for row in rows}
             await made.add(1)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_what_is_changed_between_commit_and_integration_is_not_what_is_logged(kind: str, tmp_path: Path) -> None:
+    """The log takes the digest of what was signed and committed, not of what lies in the row a second later."""
+    async with database(kind, tmp_path) as url, scene(url, tmp_path, interval_s=1.0) as made:
+        await made.settled(2)
+        victim = (await made.add(1))[0]
+        await made.edit("UPDATE receipts SET payload = ? WHERE id = ?", pack(b'{"forged":1}'), victim.id)
+        await made.settled(3)
+        assert f"({victim.id}): the record is not the one that was logged" in "; ".join((await made.audit()).problems)
+
+
+async def test_the_files_hold_a_receipt_at_the_moment_it_is_acknowledged(tmp_path: Path) -> None:
+    """A copy of database and write-ahead log, taken as the power would go, has every acknowledged receipt."""
+    async with database("sqlite", tmp_path) as url, scene(url, tmp_path) as made:
+        for round_ in range(5):
+            added = await made.add(7)
+            copy = tmp_path / f"copy-{round_}"
+            copy.mkdir()
+            for name in ("assay.db", "assay.db-wal"):
+                shutil.copy(tmp_path / name, copy / name)
+            kept = {row[0] for row in SqliteSql(copy / "assay.db").rows("SELECT id FROM receipts")}
+            assert {item.id for item in added} <= kept
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_a_commit_returns_only_when_the_disk_has_it(kind: str, tmp_path: Path) -> None:
+    """Full synchronisation, whatever the server's default is."""
+    async with database(kind, tmp_path) as url, scene(url, tmp_path) as made:
+        question = "PRAGMA synchronous" if kind == "sqlite" else "SHOW synchronous_commit"
+        assert (await made.store.read(lambda sql: sql.rows(question)))[0][0] in (2, "on")

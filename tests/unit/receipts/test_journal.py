@@ -100,6 +100,34 @@ def test_a_torn_record_ends_a_journal_and_harms_nothing_before_it(keys: KeyRing)
     assert list(frames(data + b"\x00" * 100))[:3] == whole
 
 
+async def test_the_disk_has_a_record_before_the_database_is_given_it(
+    tmp_path: Path, keys: KeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written, fsynced, handed over: in that order; a disk that fails takes no further receipt."""
+    order: list[str] = []
+    store = Store()
+    journal = Journal(tmp_path / "journal", 1_000_000, lambda item: order.append("store") or store.submit(item))  # type: ignore[func-returns-value]
+    synced = os.fsync
+    monkeypatch.setattr(module.os, "fsync", lambda descriptor: order.append("disk") or synced(descriptor))
+    journal.start()
+    await journal.accept(record(keys, 1))
+    await wait_for(lambda: len(store.stored) == 1)
+    assert order[:2] == ["disk", "store"]
+
+    def broken(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.away = True
+    monkeypatch.setattr(module.os, "fsync", broken)
+    await journal.accept(record(keys, 2))
+    await wait_for(lambda: journal._broken)
+    with pytest.raises(ReceiptUnavailable):
+        await journal.accept(record(keys, 3))
+    store.away = False
+    await journal.stop()
+    assert len(store.stored) == 2
+
+
 PROCESS = """
     import asyncio, sys
     from pathlib import Path
