@@ -35,8 +35,6 @@ def nobody(plan: Plan) -> AssayError:
         return DeploymentQuarantined("the permitted deployments are quarantined", reasons=reasons)
     if plan.refusal == "unhealthy":
         return NoHealthyDeployment("no permitted deployment may serve now", reasons=reasons)
-    if "provider-kind" in reasons:
-        return NoHealthyDeployment("the permitted deployments cannot be served by this release", reasons=reasons)
     if "endpoint-not-offered" in reasons:
         return UnsupportedParameter("no permitted deployment of this model offers this endpoint", param="model")
     if "remote-media" in reasons:

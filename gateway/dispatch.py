@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import orjson
+
 from gateway.config.secrets import Secret
 from gateway.config.snapshot import Deployment, Snapshot
 from gateway.errors import NoHealthyDeployment, UpstreamFailure, UpstreamTruncated
@@ -25,6 +27,7 @@ from gateway.protocols.views import NotAnAnswer, read_answer
 from gateway.providers.adapters import AttemptIds, Credentials, cache_salt, prepare
 from gateway.providers.decoding import protocol_failure
 from gateway.providers.evidence import effective
+from gateway.providers.litellm import Litellm, LitellmAnswer, refuse_unknown
 from gateway.providers.pool import Origin
 from gateway.providers.rejection import failure_of, failure_of_event
 from gateway.providers.transport import Transport, UpstreamAnswer
@@ -42,9 +45,9 @@ class Answered:
     deployment: Deployment
     ids: AttemptIds
     attempt: Attempt
-    answer: UpstreamAnswer
+    answer: UpstreamAnswer | LitellmAnswer
     effective: Effective
-    upstream_response: Committer
+    upstream_response: Committer | None  # None where the raw bytes cannot be had
     begun: float  # monotonic
     view: AnswerView | None = None
     body: bytes = b""
@@ -52,6 +55,11 @@ class Answered:
     relay: Relay | None = None
     pending: list[Relayed] = field(default_factory=list)
     opening: EventView | None = None  # the first event with evidence in it
+
+    def commit_response(self, exchange: Exchange) -> None:
+        """Fixes the commitment to the raw bytes that came, as far as they came."""
+        if self.upstream_response is not None:
+            exchange.commitments["upstream_response"] = self.upstream_response.done()
 
 
 class Dispatcher:
@@ -61,6 +69,7 @@ class Dispatcher:
         self, transport: Transport, health: Health, salt_key: Callable[[], bytes], idempotency_key: bytes
     ) -> None:
         self._transport = transport
+        self._litellm = Litellm()
         self._health = health
         self._credentials = Credentials()
         self._salt_key = salt_key
@@ -100,7 +109,7 @@ class Dispatcher:
             deployment.id,
             deployment.provider.id,
             deployment.region,
-            Origin.of(deployment.provider.base_url).authority,
+            host_of(deployment),
             deployment.model,
             started,
             started,
@@ -149,13 +158,23 @@ class Dispatcher:
         bridge = translation(request.endpoint.dialect, deployment.endpoints)
         assert bridge is not None, "the plan holds only deployments that can serve the endpoint"
         body = bridge.request(request, deployment.model, deployment.max_output_tokens)
-        outgoing = prepare(deployment, bridge.native, request, body, ids, credential)
-        raw = Committer()
-        answer = await self._transport.open(deployment.provider, credential, deployment.timeouts, outgoing, raw.update)
+        raw: Committer | None = None
+        sent: bytes | None = None
+        answer: UpstreamAnswer | LitellmAnswer
+        if deployment.provider.kind == "litellm":
+            fields = request.fields if body is None else orjson.loads(body)
+            refuse_unknown(bridge.native, fields)
+            answer = await self._litellm.open(deployment, bridge.native, fields, credential)
+        else:
+            outgoing = prepare(deployment, bridge.native, request, body, ids, credential)
+            sent, raw = outgoing.body, Committer()
+            answer = await self._transport.open(
+                deployment.provider, credential, deployment.timeouts, outgoing, raw.update
+            )
         try:
             if answer.status != 200:
-                body = (await answer.read())[:_MAX_ERROR_BODY]
-                raise failure_of(deployment.provider, answer.status, answer.headers, body)
+                content = (await answer.read())[:_MAX_ERROR_BODY]
+                raise failure_of(deployment.provider, answer.status, answer.headers, content)
             attempt = replace(attempt, status=200, tls_spki=answer.tls_spki)
             streamed = (answer.header("content-type") or "").startswith("text/event-stream")
             if request.stream and streamed:
@@ -167,7 +186,8 @@ class Dispatcher:
         except BaseException:
             answer.close()
             raise
-        exchange.commitments["upstream_request"] = commit(outgoing.body)
+        if sent is not None:
+            exchange.commitments["upstream_request"] = commit(sent)
         exchange.first_byte_ms = round((time.monotonic() - begun) * 1000)
         return answered
 
@@ -178,8 +198,8 @@ class Dispatcher:
         deployment: Deployment,
         ids: AttemptIds,
         attempt: Attempt,
-        answer: UpstreamAnswer,
-        raw: Committer,
+        answer: UpstreamAnswer | LitellmAnswer,
+        raw: Committer | None,
         begun: float,
     ) -> Answered:
         body = await answer.read()
@@ -201,8 +221,8 @@ class Dispatcher:
         deployment: Deployment,
         ids: AttemptIds,
         attempt: Attempt,
-        answer: UpstreamAnswer,
-        raw: Committer,
+        answer: UpstreamAnswer | LitellmAnswer,
+        raw: Committer | None,
         begun: float,
     ) -> Answered:
         relay = bridge.stream(request)
@@ -232,6 +252,11 @@ def feed(relay: Relay, chunk: bytes) -> list[Relayed]:
         return relay.feed(chunk)
     except (NotJson, NotAnAnswer, SseError):
         raise protocol_failure("the upstream's stream is not what its endpoint streams") from None
+
+
+def host_of(deployment: Deployment) -> str:
+    """Whom an attempt connects to; through litellm nobody can say."""
+    return Origin.of(deployment.provider.base_url).authority if deployment.provider.base_url else "litellm"
 
 
 def ended_early() -> UpstreamFailure:

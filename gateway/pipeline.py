@@ -173,8 +173,6 @@ class Pipeline:
         workload = tenant.workloads.get(exchange.workload) if exchange.workload else None
 
         def able(deployment: Deployment) -> Reason | None:
-            if deployment.provider.kind == "litellm":
-                return Reason("provider-kind", "Providers through litellm are not part of this release.")
             if translation(exchange.endpoint.dialect, deployment.endpoints) is None:
                 return Reason("endpoint-not-offered", "The deployment does not offer this endpoint.")
             if request.remote_media and deployment.provider.self_hosted:
@@ -259,7 +257,7 @@ class Pipeline:
         view = answered.view
         assert view is not None and exchange.request is not None
         exchange.attempts.append(answered.attempt)
-        exchange.commitments["upstream_response"] = answered.upstream_response.done()
+        answered.commit_response(exchange)
         exchange.usage = view.usage
         finished = all(reason for reason in view.finish_reasons) if view.finish_reasons else bool(view.texts == ())
         foreign = await self.stages.leaks.whole(exchange, answered.deployment.id, view.texts)
@@ -324,7 +322,7 @@ class Pipeline:
             exchange.usage = Usage(prompt, max(estimate_text(session.text()), session.events))
             exchange.usage_estimated = True
         exchange.cost_usd = cost(answered.deployment.price, exchange.usage)
-        exchange.commitments["upstream_response"] = answered.upstream_response.done()
+        answered.commit_response(exchange)
 
     async def _refuse(
         self,

@@ -118,7 +118,7 @@ class StreamSession:
         tail = relay.end(exchange.receipt_id)
         self._response.update(tail)
         exchange.commitments["response"] = self._response.done()
-        exchange.commitments["upstream_response"] = answered.upstream_response.done()
+        answered.commit_response(exchange)
         self._stop_timer()
         await before_end()
         self._reply.on_gone(None)
