@@ -246,7 +246,7 @@ class Source:
             connection = connection or self.connect()
             try:
                 yield connection
-            except SqlError:
+            except BaseException:  # whatever state it is in, nobody else gets it
                 connection.close()
                 raise
             with self._lock:
