@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,54 @@ def test_background_durability_answers_and_records(engines: Engines, start: Star
     with gateway.client("acme") as client:
         listed = {item["id"] for item in client.get("/v1/receipts?limit=100").json()["data"]}
     assert set(ids) <= listed
+
+
+def test_a_tenants_witness_cosigns_what_clients_are_shown(engines: Engines, start: Start, tmp_path: Path) -> None:
+    """`assay witness serve` beside a gateway that asks for it; verification with a policy; the static export."""
+    engines.add("a")
+    gateway = start(config(engines))
+    rows = json.loads(assay(gateway, "signing", "list", "--json").stdout)
+    vkey = next(row["vkey"] for row in rows if row["use"] == "log")
+    command = [
+        sys.executable,
+        "-m",
+        "gateway",
+        "witness",
+        "serve",
+        "--name",
+        "tenant.test/w",
+        "--log",
+        vkey,
+        "--port",
+        "0",
+    ]
+    witness = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert witness.stdout is not None
+        key = witness.stdout.readline().split()[1]
+        port = witness.stdout.readline().rsplit(":", 1)[1].strip()
+        gateway.stop()
+        settings = {"name": "tenant.test/w", "url": f"http://127.0.0.1:{port}", "public_key": key}
+        gateway.config["receipts"] = {"witnesses": [settings], "witness_quorum": 1}
+        gateway.write()
+        gateway.start()
+        id_ = call(gateway, "acme")
+        policy = f"witness w {key}\nquorum w\n"
+        with gateway.client("acme") as client:
+            keys = client.get("/.well-known/assay/keys.json").json()
+            for _ in range(100):
+                document = gateway.receipt(client, id_, proven=True)
+                if "tenant.test/w" in document["checkpoint"]:
+                    break
+                time.sleep(0.1)
+            proven = verifier.verify(document, keys, policy=policy).proven
+            assert any("witnesses w saw" in line for line in proven)
+            shown = client.get("/log/checkpoint").text
+        assert "tenant.test/w" in shown
+        out = tmp_path / "static"
+        assert assay(gateway, "log", "export", str(out)).returncode == 0
+        size = int((out / "checkpoint").read_text().split("\n")[1])
+        assert (out / "tile" / "entries" / f"000.p/{size}").stat().st_size == size * 34
+    finally:
+        witness.terminate()
+        witness.wait(10)
