@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from gateway import __version__, catalogue
 from gateway.admission.limits import LocalLimiter
 from gateway.capacity import CapacityGate
-from gateway.config.loader import ConfigError, Loaded, load, load_or_raise, on_kubernetes
+from gateway.config.loader import Loaded, load, on_kubernetes
 from gateway.config.root_secret import open_root
 from gateway.config.settings import Settings
 from gateway.config.snapshot import Snapshot
@@ -30,7 +28,6 @@ from gateway.http.inference import InferenceApp
 from gateway.http.public import PublicServices, install_errors, public_routes, receipt_routes
 from gateway.http.receipt_search import receipt_search_routes
 from gateway.http.reply import Cors
-from gateway.http.server import Bounds, bounded
 from gateway.identity.keys import Authenticator
 from gateway.integrity.checks import SeenIds
 from gateway.integrity.leak_index import LeakIndex
@@ -46,11 +43,10 @@ from gateway.providers.transport import Transport
 from gateway.recording import Recording
 from gateway.routing.health import Health
 from gateway.storage.database import Database, DatabaseUnusable
-from gateway.storage.keys import AuditRepository, KeyRepository
+from gateway.storage.keys import AuditRepository, KeyRepository, TenantRepository
 from gateway.storage.quarantines import QuarantineRepository
-from gateway.storage.single import SingleProcess
-from gateway.telemetry.logs import configure
 from gateway.telemetry.metrics import Metrics
+from gateway.tenancy import TenantService, merged
 
 LOG = logging.getLogger("assay.app")
 RESTART_ONLY = ("database", "redis", "keys_dir")
@@ -100,6 +96,9 @@ class Gateway:
         self.store, self.log = self.recording.store, self.recording.log
         self.metrics = Metrics()
         self.key_repository = KeyRepository(self.database)
+        self.tenants = TenantRepository(self.database)
+        self.tenant_service = TenantService(self.tenants, self.key_repository)
+        self._stored_tenants: dict[str, dict[str, Any]] = {}
         self.audit = AuditRepository(self.database)
         self.quarantined: dict[str, str] = {}
         self.health = Health(self._serving)
@@ -158,6 +157,7 @@ class Gateway:
                 raise DatabaseUnusable("the database schema is behind; run `assay db upgrade` or serve with --migrate")
             await self.database.upgrade()
         await self.recording.start()
+        await self._follow_tenants()
         await self._load_keys()
         self.quarantined.update(await self.quarantines.all())
         self._say_what_is_not_there()
@@ -193,6 +193,13 @@ class Gateway:
         ids = [key.id for tenant in snapshot.tenants.values() for key in tenant.keys]
         self.authenticator.load_config(snapshot, await self.key_repository.tombstones(ids))
 
+    async def _follow_tenants(self) -> None:
+        """Takes over tenants that CLI or admin API made or removed."""
+        stored = await self.tenants.all()
+        if stored != self._stored_tenants:
+            self._stored_tenants = stored
+            self.current.snapshot = merged(self.current.snapshot, stored)
+
     # reload
 
     def _reload_soon(self) -> None:
@@ -202,7 +209,11 @@ class Gateway:
         """Loads a changed file within a second or two."""
         seen = _stamp(self.path)
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(0.5)
+            try:
+                await self._follow_tenants()
+            except Exception:
+                LOG.warning("tenants cannot be read now; those known are served")
             self._tasks = [task for task in self._tasks if not task.done()]
             stamp = _stamp(self.path)
             if stamp is not None and stamp != seen:
@@ -222,6 +233,8 @@ class Gateway:
                 problems = [str(error)]
             else:
                 self.current = fresh
+                self._stored_tenants = {}
+                await self._follow_tenants()
                 await self._load_keys()
                 LOG.info("configuration reloaded")
                 return True
@@ -302,6 +315,8 @@ class Gateway:
             self.key_service,
             lambda: catalogue.deployments(self.current.snapshot, self.health, self.quarantined),
             lambda: catalogue.tenants(self.current.snapshot),
+            lambda id, block: self.tenant_service.create(self.current.snapshot, id, block),
+            lambda id: self.tenant_service.remove(self.current.snapshot, id),
             lambda: catalogue.policies(self.current.policy.source),
             self._quarantine,
             self._release,
@@ -329,64 +344,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-def serve(
-    path: Path, *, host: str | None = None, port: int | None = None, workers: int | None = None, migrate: bool = False
-) -> None:
-    """Runs the gateway until it is told to stop. Raises what the command line turns into one line."""
-    loaded = load_or_raise(path)
-    assert loaded.settings is not None
-    server = loaded.settings.server
-    configure(server.log_level)
-    if (workers or server.workers) > 1:
-        raise ConfigError([])
-    gateway = Gateway(loaded, migrate=migrate)
-    # Held until the process ends, however it ends.
-    single = SingleProcess(lock_file(loaded, gateway.database))
-    single.acquire()
-    bounds = Bounds(body_bytes=int(server.max_body_mb * 1024 * 1024), connections=server.max_connections)
-    config = uvicorn.Config(
-        gateway.asgi(),
-        loop="uvloop",
-        http=bounded(bounds),
-        ws="none",
-        lifespan="on",
-        proxy_headers=False,
-        server_header=False,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(server.drain_s),
-    )
-    with _listen(host or server.host, server.port if port is None else port) as listener:
-        _Server(config).run(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """uvicorn raises the signal it was stopped by once more at the end; an ordered stop ends with 0 instead."""
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        super().handle_exit(sig, frame)
-        self._captured_signals.clear()
-
-
-def lock_file(loaded: Loaded, database: Database) -> Path:
-    """Beside a SQLite database; in the keys folder for a database elsewhere."""
-    assert loaded.settings is not None
-    if database.sqlite is not None:
-        return database.sqlite.with_name(database.sqlite.name + ".lock")
-    return loaded.path.parent / loaded.settings.keys_dir / "gateway.lock"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-        listener.setblocking(False)
-        return listener
-    except OSError as error:
-        raise DatabaseUnusable(f"cannot listen on {host}:{port}: {error.strerror}") from None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from gateway.app import serve
 from gateway.cli import fail
 from gateway.config.loader import ConfigError, default_path
 from gateway.config.root_secret import KeysUnavailable
 from gateway.policy.source import PolicyProblem
+from gateway.serving import serve
 from gateway.storage.database import DatabaseUnusable
 
 

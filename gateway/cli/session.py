@@ -22,9 +22,10 @@ from gateway.identity.keys import Authenticator
 from gateway.keyring import KeyService
 from gateway.policy.source import PolicyProblem
 from gateway.storage.database import Database, DatabaseUnusable
-from gateway.storage.keys import AuditRepository, KeyRepository
+from gateway.storage.keys import AuditRepository, KeyRepository, TenantRepository
 from gateway.storage.receipts_store import Receipts
 from gateway.storage.sql import Source
+from gateway.tenancy import TenantService, merged
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class Session:
     root: RootSecret
     database: Database
     keys: KeyService
+    tenants: TenantService
     audit: AuditRepository
     receipts: Receipts
     keys_dir: Path
@@ -62,14 +64,17 @@ async def _open(config: str | None) -> AsyncIterator[Session]:
             await database.upgrade()
         repository = KeyRepository(database)
         authenticator = Authenticator(root.derive("api-key-pepper"), repository)
-        service = KeyService(repository, lambda: current.snapshot, authenticator.digest, lambda _: None)
+        stored = TenantRepository(database)
+        snapshot = merged(current.snapshot, await stored.all())
+        service = KeyService(repository, lambda: snapshot, authenticator.digest, lambda _: None)
         receipts = Receipts(Source(current.settings.database, database.sqlite))
         yield Session(
             current.settings,
-            current.snapshot,
+            snapshot,
             root,
             database,
             service,
+            TenantService(stored, repository),
             AuditRepository(database),
             receipts,
             folder / current.settings.keys_dir,

@@ -26,6 +26,15 @@ class NewKey(BaseModel):
     expires_in_s: Annotated[int, Field(gt=0)] | None = None
 
 
+class NewTenant(BaseModel):
+    """A tenant to be made; `settings` is its block as in `assay.yaml`, without keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class AdminServices:
     """What these routes are given."""
@@ -33,6 +42,8 @@ class AdminServices:
     keys: KeyService
     deployments: Callable[[], list[dict[str, Any]]]
     tenants: Callable[[], list[dict[str, Any]]]
+    create_tenant: Callable[[str, dict[str, Any]], Awaitable[None]]
+    remove_tenant: Callable[[str], Awaitable[int]]
     policies: Callable[[], list[dict[str, Any]]]
     quarantine: Callable[[str, str], Awaitable[bool]]
     release: Callable[[str], Awaitable[bool]]
@@ -89,6 +100,20 @@ def admin_routes(services: AdminServices) -> APIRouter:
     async def list_tenants() -> dict[str, Any]:
         """Tenants and their rules."""
         return {"object": "list", "data": services.tenants(), "has_more": False}
+
+    @router.post("/tenants", status_code=201)
+    async def create_tenant(new: NewTenant, who: Actor) -> dict[str, Any]:
+        """Makes a tenant with its allow-lists, requirements, workloads and limits."""
+        await services.create_tenant(new.id, new.settings)
+        await services.record(who, "tenant.create", new.id, {})
+        return {"id": new.id, "origin": "database"}
+
+    @router.delete("/tenants/{id}")
+    async def remove_tenant(id: str, who: Actor) -> dict[str, Any]:
+        """Ends a tenant and revokes its keys; its receipts stay."""
+        revoked = await services.remove_tenant(id)
+        await services.record(who, "tenant.remove", id, {"keys": revoked})
+        return {"id": id, "removed": True, "keys_revoked": revoked}
 
     @router.get("/deployments")
     async def list_deployments() -> dict[str, Any]:
