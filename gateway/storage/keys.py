@@ -11,6 +11,7 @@ from sqlalchemy import Row, delete, insert, select, update
 
 from gateway.storage import tables
 from gateway.storage.database import Database
+from gateway.storage.scope import EVERY_TENANT, scoped
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +39,23 @@ class KeyRepository:
     async def by_hash(self, digest: bytes) -> StoredKey | None:
         """The key with this keyed hash."""
         async with self._engine.connect() as connection:
-            row = (await connection.execute(select(tables.api_keys).where(tables.api_keys.c.hash == digest))).first()
+            query = scoped(select(tables.api_keys), tables.api_keys, EVERY_TENANT)
+            row = (await connection.execute(query.where(tables.api_keys.c.hash == digest))).first()
         return _key(row) if row else None
 
     async def by_id(self, id: str) -> StoredKey | None:
         """The key with this id."""
         async with self._engine.connect() as connection:
-            row = (await connection.execute(select(tables.api_keys).where(tables.api_keys.c.id == id))).first()
+            query = scoped(select(tables.api_keys), tables.api_keys, EVERY_TENANT)
+            row = (await connection.execute(query.where(tables.api_keys.c.id == id))).first()
         return _key(row) if row else None
 
     async def every(self, tenant: str | None) -> list[StoredKey]:
         """Keys of one tenant, or (None) of all."""
-        query = select(tables.api_keys).order_by(tables.api_keys.c.created_ms)
-        if tenant is not None:
-            query = query.where(tables.api_keys.c.tenant == tenant)
+        scope = EVERY_TENANT if tenant is None else tenant
+        query = scoped(select(tables.api_keys), tables.api_keys, scope).order_by(tables.api_keys.c.created_ms)
         async with self._engine.connect() as connection:
             return [_key(row) for row in await connection.execute(query)]
-
-    async def revoked_since(self, ms: int) -> list[tuple[str, bytes]]:
-        """(id, hash) of keys revoked since a time: the polling floor of revocation."""
-        query = select(tables.api_keys.c.id, tables.api_keys.c.hash).where(tables.api_keys.c.revoked_ms >= ms)
-        async with self._engine.connect() as connection:
-            return [(row[0], bytes(row[1])) for row in await connection.execute(query)]
 
     async def add(self, key: StoredKey) -> None:
         """Stores a new key."""
@@ -81,7 +77,8 @@ class KeyRepository:
     async def revoke(self, id: str, at_ms: int | None = None) -> bool:
         """Revokes for good; a revoked key never comes back."""
         now = int(time.time() * 1000)
-        query = update(tables.api_keys).where(tables.api_keys.c.id == id, tables.api_keys.c.revoked_ms.is_(None))
+        keys = tables.api_keys
+        query = scoped(update(keys), keys, EVERY_TENANT).where(keys.c.id == id, keys.c.revoked_ms.is_(None))
         async with self._engine.begin() as connection:
             result = await connection.execute(query.values(revoked_ms=now if at_ms is None else at_ms))
             return bool(result.rowcount)
@@ -89,13 +86,14 @@ class KeyRepository:
     async def expire(self, id: str, at_ms: int) -> None:
         """Lets a key end at a time: the overlap of a rotation."""
         async with self._engine.begin() as connection:
-            await connection.execute(update(tables.api_keys).where(tables.api_keys.c.id == id).values(expires_ms=at_ms))
+            query = scoped(update(tables.api_keys), tables.api_keys, EVERY_TENANT)
+            await connection.execute(query.where(tables.api_keys.c.id == id).values(expires_ms=at_ms))
 
     async def tombstones(self, ids: list[str]) -> set[str]:
         """Which of these config key ids were revoked: they are never resurrected."""
-        query = select(tables.api_keys.c.id).where(
-            tables.api_keys.c.id.in_(ids), tables.api_keys.c.revoked_ms.isnot(None)
-        )
+        keys = tables.api_keys
+        query = scoped(select(keys.c.id), keys, EVERY_TENANT)
+        query = query.where(keys.c.id.in_(ids), keys.c.revoked_ms.isnot(None))
         async with self._engine.connect() as connection:
             return {row[0] for row in await connection.execute(query)}
 
