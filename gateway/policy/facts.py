@@ -30,7 +30,7 @@ def patterns(name: str) -> list[str]:
     """The name itself, `*`, and every pattern with whole segments replaced that matches it."""
     segments = name.split("/")
     if len(segments) > _MAX_SEGMENTS or not all(segments):
-        return [name]
+        return sorted({"*", name})  # no patterns of segments, but `*` is everything
     return sorted({"*", *("/".join(choice) for choice in product(*((segment, "*") for segment in segments)))})
 
 

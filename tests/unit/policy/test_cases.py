@@ -64,6 +64,7 @@ def test_case(case: dict[str, Any], tmp_path: Path) -> None:
     decision = decide(case, tmp_path)
     if case["decision"] == "hidden":
         assert not decision.visible
+        assert set(decision.determining) == set(case.get("hidden_by", ["no-permit"]))
         return
     assert decision.visible
     assert bool(decision.permitted) == (case["decision"] == "permit")
