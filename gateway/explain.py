@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.config.snapshot import Snapshot
+from gateway.config.snapshot import Deployment, Snapshot
 from gateway.exchange import Candidate, Endpoint, Principal, Reason
 from gateway.policy.engine import PolicyEngine
+from gateway.protocols.registry import translation
 from gateway.routing.health import Health
 from gateway.routing.plan import plan
 
@@ -42,9 +43,8 @@ def explain(
     if alias is None or not decision.visible:
         return Explanation(tenant, model, workload, False, (), (), decision.policy_digest, decision.policy_version)
 
-    def able(deployment: object) -> Reason | None:
-        found = next(d for d in snapshot.deployments.values() if d is deployment)
-        if endpoint.dialect not in found.endpoints:
+    def able(found: Deployment) -> Reason | None:
+        if translation(endpoint.dialect, found.endpoints) is None:
             return Reason("endpoint-not-offered", "The deployment does not offer this endpoint.")
         if region is not None and found.region != region:
             return Reason("region-asked", "The deployment is not in the region asked for.")
