@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol
 
-from gateway.admission.counting import upper_bound
+from gateway.admission.counting import estimate, upper_bound
 from gateway.config.snapshot import Deployment, Snapshot
 from gateway.errors import (
     AssayError,
@@ -19,7 +19,7 @@ from gateway.errors import (
     PolicyDenied,
     UnsupportedParameter,
 )
-from gateway.exchange import Candidate, Exchange, Plan, Reason, TokenCount
+from gateway.exchange import Candidate, Exchange, InferenceRequest, Plan, Reason, TokenCount
 
 
 class CountExactly(Protocol):
@@ -47,6 +47,14 @@ class CapacityGate:
 
     def __init__(self, count_exactly: CountExactly) -> None:
         self._count = count_exactly
+
+    async def count(self, deployment: Deployment, request: InferenceRequest) -> int:
+        """A prompt's tokens: exact where the engine tokenizes, else estimated."""
+        if deployment.provider.self_hosted and not request.has_media:
+            exact = await self._count(deployment, request.fields, deployment.timeouts.connect_s)
+            if exact is not None:
+                return exact
+        return estimate(request).prompt or 0
 
     async def fitting(self, exchange: Exchange, snapshot: Snapshot, plan: Plan) -> Plan:
         """The capacity gate: drops deployments that a prompt, counted exactly, does not fit; 400 when none is left."""

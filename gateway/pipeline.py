@@ -17,7 +17,7 @@ from typing import Protocol
 from gateway.admission.counting import estimate, estimate_text
 from gateway.admission.limits import LocalLimiter, Reservation
 from gateway.admission.media import refuse_foreign_references
-from gateway.admission.parse import client_request_id, parse_request, require_json
+from gateway.admission.parse import client_request_id, parse_count_tokens, parse_request, require_json
 from gateway.admission.pricing import cost, most
 from gateway.capacity import CapacityGate, nobody
 from gateway.config.snapshot import Deployment, Snapshot
@@ -37,6 +37,7 @@ from gateway.integrity.checks import Facts, SeenIds, check_answer
 from gateway.integrity.verdict import Rules, integrity_of, withheld_because
 from gateway.leaks import LeakScan
 from gateway.policy.engine import PolicyEngine, require_permitted, stores_where_forbidden, workload_of
+from gateway.protocols.messages_stream import count_tokens_answer
 from gateway.protocols.registry import translation
 from gateway.providers.evidence import served_is_accepted
 from gateway.receipts.commitments import commit
@@ -140,6 +141,23 @@ class Pipeline:
                 session.close()
             if reservation is not None:
                 stages.limiter.settle(reservation, 0, None)
+
+    async def count_tokens(
+        self, headers: Headers, read_body: Callable[[int], Awaitable[bytes]], reply: ReplyPort
+    ) -> None:
+        """`/v1/messages/count_tokens`: the same door and the same policy; nothing is sent to a provider to answer."""
+        stages = self.stages
+        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
+            headers
+        )
+        request = parse_count_tokens(await read_body(stages.max_body_bytes), headers)
+        snapshot = stages.snapshot()
+        workload = workload_of(snapshot, principal, request.workload)
+        alias = snapshot.models.get(request.model)
+        decision = stages.policy().decide(snapshot, principal, alias, workload, Endpoint.messages)
+        require_permitted(decision, request.model)
+        tokens = await stages.capacity.count(snapshot.deployments[decision.permitted[0]], request)
+        reply.send(200, [("x-request-id", request_id())], count_tokens_answer(tokens))
 
     # admit, decide, plan
 

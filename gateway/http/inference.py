@@ -40,6 +40,7 @@ class InferenceApp:
         self._created = created
         self._posts: dict[bytes, Endpoint] = {p: e for e in Endpoint for p in spellings(e.value)}
         self._lists = frozenset(spellings("/v1/models"))
+        self._counts = frozenset(spellings("/v1/messages/count_tokens"))
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -47,6 +48,9 @@ class InferenceApp:
             return
         path: bytes = scope["raw_path"]
         endpoint = self._posts.get(path)
+        counting = path in self._counts
+        if counting:
+            endpoint = Endpoint.messages
         card = None if endpoint else self._model_path(path)
         if endpoint is None and card is None:
             await self._rest(scope, receive, send)
@@ -63,7 +67,10 @@ class InferenceApp:
             elif endpoint is not None:
                 if method != "POST":
                     raise MethodNotAllowed(f"{method} is not allowed here", headers=(("allow", "POST, OPTIONS"),))
-                await self._pipeline.run(endpoint, headers, cycle.read_body, reply)
+                if counting:
+                    await self._pipeline.count_tokens(headers, cycle.read_body, reply)
+                else:
+                    await self._pipeline.run(endpoint, headers, cycle.read_body, reply)
             else:
                 if method not in ("GET", "HEAD"):
                     raise MethodNotAllowed(f"{method} is not allowed here", headers=(("allow", "GET, HEAD, OPTIONS"),))

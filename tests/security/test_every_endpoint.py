@@ -94,3 +94,20 @@ def test_a_quarantined_deployment_answers_no_endpoint(
         assert code(ask(gateway, "acme", path, stream, "m-one")) == (503, "deployment_quarantined")
     finally:
         admin.post("/admin/api/v1/deployments/d-one/release", json={"reason": "test"})
+
+
+def test_counting_tokens_passes_the_same_door(place: tuple[GatewayProcess, Engines]) -> None:
+    """A key, a visible model, a permitted deployment; no provider is asked, and no steering field passes."""
+    gateway, engines = place
+    path, before = "/v1/messages/count_tokens", len(engines.servers["one"].engine.history)
+    body = {"messages": [{"role": "user", "content": "hello " * 100}]}
+
+    def count(tenant: str, **fields: Any) -> httpx.Response:
+        return gateway.client(tenant).post(path, json={**body, **fields})
+
+    assert 80 < count("acme", model="m-one").json()["input_tokens"] < 250
+    assert httpx.post(f"{gateway.url}{path}", json={**body, "model": "m-one"}, trust_env=False).status_code == 401
+    assert count("acme", model="unknown").json()["type"] == "error"
+    assert count("narrow", model="m-two").status_code == 403
+    assert count("acme", model="m-one", cache_salt="x").status_code == 400
+    assert len(engines.servers["one"].engine.history) == before
