@@ -15,7 +15,7 @@ import orjson
 
 from gateway.config.secrets import Secret
 from gateway.config.snapshot import Deployment, Snapshot
-from gateway.errors import NoHealthyDeployment, UpstreamFailure, UpstreamTruncated
+from gateway.errors import AssayError, NoHealthyDeployment, UpstreamFailure, UpstreamTruncated
 from gateway.exchange import AnswerView, Attempt, Effective, EventView, Exchange, InferenceRequest
 from gateway.ids import attempt_id
 from gateway.protocols.registry import translation
@@ -130,6 +130,10 @@ class Dispatcher:
             else:
                 self._health.neither(deployment.id)
             exchange.attempts.append(replace(attempt, ended=time.time(), status=failure.status, error=failure.kind))
+            raise
+        except AssayError:
+            # What cannot be bridged or passed on is the request's fault: no attempt was made.
+            self._health.neither(deployment.id)
             raise
         except asyncio.CancelledError:
             self._health.neither(deployment.id)

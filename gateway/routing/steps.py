@@ -27,7 +27,7 @@ def next_step(failure: UpstreamFailure, tries: int, retries: int) -> Step:
     kind = failure.kind
     if kind == "refused":
         return _NEXT if failure.status in (401, 403) else _STOP
-    patient = kind in ("connect", "server", "read")
+    patient = kind in ("connect", "server")
     if kind == "limited":
         patient = failure.retry_after_s is not None and failure.retry_after_s <= LONGEST_PATIENCE_S
     if patient and tries <= retries:
