@@ -9,18 +9,19 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 
 from gateway import __version__, catalogue
-from gateway.admission.limits import LocalLimiter
+from gateway.admission.limits import LocalLimiter, period_name, period_start
 from gateway.capacity import CapacityGate
 from gateway.config.loader import Loaded, load, on_kubernetes
 from gateway.config.root_secret import open_root
 from gateway.config.settings import Settings
-from gateway.config.snapshot import Snapshot
+from gateway.config.snapshot import Limits, Snapshot
 from gateway.dispatch import Dispatcher
 from gateway.exchange import Exchange, Principal, Reason
 from gateway.http.admin import AdminServices, admin_routes
@@ -111,6 +112,7 @@ class Gateway:
         self.transport = Transport(int(settings.server.max_upstream_body_mb * 1024 * 1024))
         self.preflight = Preflight(self.transport, settings.integrity.preflight, lambda: self.current.snapshot)
         self.quarantines = QuarantineRepository(self.database)
+        self.limiter = LocalLimiter()
         self.pipeline = Pipeline(self._stages())
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -125,7 +127,7 @@ class Gateway:
             lambda: self.current.policy,
             self.health,
             Dispatcher(self.transport, self.health, self._salt_key, self.root.derive("idempotency")),
-            LocalLimiter(),
+            self.limiter,
             sealer,
             CapacityGate(ExactCounter(self.transport)),
             LeakScan(LeakIndex(), settings.integrity.leak_scan),
@@ -159,6 +161,7 @@ class Gateway:
         await self.recording.start()
         await self._follow_tenants()
         await self._load_keys()
+        await self._load_spend()
         self.quarantined.update(await self.quarantines.all())
         self._say_what_is_not_there()
         loop = asyncio.get_running_loop()
@@ -187,6 +190,18 @@ class Gateway:
             LOG.warning("single sign-on is not part of this release: only the admin token is accepted")
         if settings.cache.enabled:
             LOG.warning("the response cache is not part of this release: every request is sent")
+
+    async def _load_spend(self) -> None:
+        """A restart does not give a budget back: what was spent in the running period is read from the receipts."""
+        now = time.time()
+        for tenant in self.current.snapshot.tenants.values():
+            budgets: list[tuple[str | None, Limits]] = [(None, tenant.limits)]
+            budgets += [(key.id, key.limits) for key in tenant.keys if key.limits is not None]
+            for key, limits in budgets:
+                if limits.budget_usd is not None:
+                    since = int(period_start(limits.budget_period, now) * 1000)
+                    spent = Decimal(await self.store.spent_nano_usd(tenant.id, key, since)) / 1_000_000_000
+                    self.limiter.load_spend(tenant.id, key, period_name(limits.budget_period, now), spent)
 
     async def _load_keys(self) -> None:
         snapshot = self.current.snapshot

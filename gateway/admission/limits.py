@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -32,6 +32,16 @@ def period_name(period: Period, now: float) -> str:
         year, week, _ = moment.isocalendar()
         return f"{year}-W{week:02d}"
     return moment.strftime("%Y-%m")
+
+
+def period_start(period: Period, now: float) -> float:
+    """When the budget period of a moment began, in Unix seconds (UTC)."""
+    moment = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "week":
+        moment -= timedelta(days=moment.weekday())
+    elif period == "month":
+        moment = moment.replace(day=1)
+    return moment.timestamp()
 
 
 def openai_duration(seconds: float) -> str:

@@ -118,6 +118,9 @@ class Connection(asyncio.Protocol):
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > _MAX_HEADERS:
             raise protocol_failure("the upstream's headers are too large")
+        if self._head_done:
+            # A trailer field (RFC 9110, 6.5.1) is never merged into the headers: evidence is read there.
+            return
         self.headers.append((name.decode(_LATIN).lower(), value.decode(_LATIN)))
 
     def on_headers_complete(self) -> None:
@@ -127,10 +130,7 @@ class Connection(asyncio.Protocol):
             return
         self.status = status
         self._keep = self._parser.should_keep_alive()
-        coding = None
-        for name, value in self.headers:
-            if name == "content-encoding":
-                coding = value
+        coding = ", ".join([value for name, value in self.headers if name == "content-encoding"])
         self._decoder = decoder(coding, self._limit)
         self._head_done = True
 
@@ -163,6 +163,9 @@ class Connection(asyncio.Protocol):
             self._fail(failure)
             return
         self.complete = True
+        if self.transport is not None and not self.closed and self.transport.get_write_buffer_size():
+            # Answered before it had read the request: what is left of the request would be read as the next one.
+            self._keep = False
         self._stop_timer()
 
     # the exchange
@@ -202,6 +205,8 @@ class Connection(asyncio.Protocol):
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and self.transport is not None:
             self._paused = False
+            # While we did not read, the silence was ours.
+            self._deadline = self._loop.time() + self._idle_s
             self.transport.resume_reading()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

@@ -45,7 +45,8 @@ class Inflate:
 
     def feed(self, data: bytes) -> bytes:
         parts: list[bytes] = []
-        while data:
+        pending = False
+        while data or pending:
             try:
                 part = self._decoder.decompress(data, _STEP)
             except zlib.error:
@@ -61,6 +62,8 @@ class Inflate:
                 raise protocol_failure("the upstream's answer is too large when it is unpacked")
             parts.append(part)
             data = self._decoder.unconsumed_tail
+            # A full step may leave output inside although all input is taken.
+            pending = len(part) == _STEP
             if self._decoder.eof:
                 if self._decoder.unused_data:
                     raise protocol_failure("bytes follow the end of the upstream's compressed answer")

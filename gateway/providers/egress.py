@@ -14,7 +14,8 @@ import time
 
 from gateway.errors import UpstreamError, UpstreamFailure
 
-_METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+_METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"})
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _KEEP_S = 5.0
 Address = tuple[int, str]
 
@@ -25,9 +26,12 @@ def permitted(address: str) -> bool:
         ip = ipaddress.ip_address(address.split("%")[0])
     except ValueError:
         return False
-    mapped = getattr(ip, "ipv4_mapped", None)
-    if mapped is not None:
-        ip = mapped
+    if isinstance(ip, ipaddress.IPv6Address):
+        # An IPv4 address inside an IPv6 one is reached as that address (RFC 4291, 2.5.5.2; RFC 3056; RFC 6052).
+        inner = ip.ipv4_mapped or ip.sixtofour
+        if inner is None and ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        ip = inner or ip
     return not (ip.is_link_local or ip.is_multicast or ip.is_unspecified or str(ip) in _METADATA)
 
 

@@ -223,6 +223,14 @@ class Receipts:
         found = await self.read(lambda connection: connection.rows(statement, values))
         return [UsageRow(*row[:3], *(int(value or 0) for value in tuple(row)[3:])) for row in found]
 
+    async def spent_nano_usd(self, tenant: str, key: str | None, since_ms: int) -> int:
+        """What a tenant (or one of its keys) has spent since a time, from its receipts."""
+        statement = "SELECT COALESCE(SUM(cost_nano_usd), 0) FROM receipts WHERE tenant = ? AND time_ms >= ?"
+        values: tuple[str | int, ...] = (tenant, since_ms)
+        if key is not None:
+            statement, values = statement + " AND key_id = ?", (*values, key)
+        return await self.read(lambda connection: int(connection.rows(statement, values)[0][0]))
+
     async def erase(self, tenant: str, before_ms: int | None) -> int:
         """Removes a tenant's commitment keys; the log and its proofs stay as they are. Returns how many receipts can no
         longer be opened. On PostgreSQL the next VACUUM reclaims the bytes, and backups hold them until they expire.

@@ -230,3 +230,19 @@ def test_keys_that_share_a_prefix_are_not_one_identity(engines: Engines, start: 
     for key in (KEYS["acme"][:-1], KEYS["acme"] + "x", KEYS["acme"].upper(), KEYS["acme"] + "\t" + KEYS["beta"]):
         answer = httpx.get(f"{gateway.url}/v1/models", headers={"authorization": f"Bearer {key}"}, trust_env=False)
         assert answer.status_code == 401
+
+
+def test_a_restart_does_not_give_a_budget_back(engines: Engines, start: Start) -> None:
+    """What was spent in the running period is still spent after a kill."""
+    engines.add("one")
+    settings = config(engines)
+    settings["deployments"][0]["price"] = {"input": 0, "output": 100_000}
+    settings["tenants"][0]["limits"] = {"budget_usd": 1.5, "budget_period": "month"}
+    gateway = start(settings)
+    body = chat("repeat exactly: one two three four five six seven eight nine ten", "m-one", max_tokens=10)
+    assert gateway.client().post("/v1/chat/completions", json=body).status_code == 200
+    assert error(gateway.client().post("/v1/chat/completions", json=body)) == (429, "insufficient_quota")
+    gateway.kill()
+    gateway.start()
+    assert error(gateway.client().post("/v1/chat/completions", json=body)) == (429, "insufficient_quota")
+    assert gateway.client("beta").post("/v1/chat/completions", json=body).status_code == 200
