@@ -50,7 +50,7 @@ bench-receipts: $(VENV)/.dev
 	@ASSAY_TEST_REPLICA_RECEIPTS=50000 $(BIN)/python -m pytest -q tests/integration/test_receipts_store.py -k two_replicas
 
 soak: $(VENV)/.dev
-	@SOAK_CALLS=100000 $(BIN)/python -m pytest -q tests/faults/test_pool_soak.py
+	@SOAK_CALLS=100000 $(BIN)/python -m pytest -q -s tests/faults/test_pool_soak.py
 
 clean:
 	rm -rf $(VENV) build dist
