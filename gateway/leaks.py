@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from typing import Literal
 
 from gateway.admission.counting import prompt_texts
-from gateway.exchange import Check, Exchange
+from gateway.exchange import Check, Exchange, InferenceRequest
 from gateway.integrity.fingerprints import GUARANTEED_WORDS, Fingerprints, fingerprints
 from gateway.integrity.leak_index import Finding, LeakIndex
 
 Mode = Literal["disabled", "observe", "guard"]
-_OFF_LOOP = 200_000
+_OFF_LOOP = 100_000
 _STEP = 400
 _TAIL = 900
 
@@ -23,21 +25,23 @@ class LeakScan:
         self._index = index
         self.mode: Mode = mode
 
-    async def whole(self, exchange: Exchange, deployment: str, texts: tuple[str, ...]) -> Check | None:
-        """The check of a whole answer; its prompt and itself are taken in afterwards."""
+    async def whole(
+        self, exchange: Exchange, deployment: str, texts: tuple[str, ...], hold: StreamHold | None = None
+    ) -> Check | None:
+        """The check of a whole answer, which is then taken in with its prompt. A held stream knows its prompt."""
         if self.mode == "disabled" or exchange.request is None or exchange.principal is None:
             return None
-        prompt = "\n".join(prompt_texts(exchange.endpoint.dialect, exchange.request.fields)[0])
-        answer = "\n".join(texts)
-        if len(prompt) + len(answer) > _OFF_LOOP:
-            asked, answered = await asyncio.to_thread(lambda: (fingerprints(prompt), fingerprints(answer)))
-        else:
-            asked, answered = fingerprints(prompt), fingerprints(answer)
-        tenant = exchange.principal.tenant
-        self._index.own(tenant, asked)
-        finding = self._index.scan(deployment, tenant, answered)
+        asked = hold.asked if hold is not None else await self._asked(exchange.request, exchange.principal.tenant)
+        answered = await _prints("\n".join(texts))
+        finding = self._index.scan(deployment, exchange.principal.tenant, answered)
         self._take_in(exchange, deployment, asked, answered, finding)
         return self._check(finding)
+
+    async def _asked(self, request: InferenceRequest, tenant: str) -> Fingerprints:
+        """The prompt's fingerprints; from now on its text explains itself."""
+        asked = await _prints("\n".join(prompt_texts(request.endpoint.dialect, request.fields)[0]))
+        self._index.own(tenant, asked)
+        return asked
 
     def _take_in(
         self, exchange: Exchange, deployment: str, asked: Fingerprints, answered: Fingerprints, finding: Finding | None
@@ -62,25 +66,30 @@ class LeakScan:
             evidence=(("source_receipt", finding.source_receipt),),
         )
 
-    def hold(self, exchange: Exchange, deployment: str) -> StreamHold | None:
+    async def hold(self, exchange: Exchange, deployment: str) -> StreamHold | None:
         """What holds a stream back in `guard`; None in the other modes."""
         if self.mode != "guard" or exchange.request is None or exchange.principal is None:
             return None
-        prompt = "\n".join(prompt_texts(exchange.endpoint.dialect, exchange.request.fields)[0])
-        self._index.own(exchange.principal.tenant, fingerprints(prompt))
-        return StreamHold(self, self._index, deployment, exchange.principal.tenant)
+        tenant = exchange.principal.tenant
+        asked = await self._asked(exchange.request, tenant)
+        return StreamHold(asked, lambda prints: self._check(self._index.scan(deployment, tenant, prints)))
+
+
+async def _prints(text: str) -> Fingerprints:
+    """Off the event loop where the text is long enough to stall it."""
+    if len(text) > _OFF_LOOP:
+        return await asyncio.to_thread(fingerprints, text)
+    return fingerprints(text)
 
 
 class StreamHold:
     """Keeps the last words of a stream until they were scanned together with what followed them."""
 
-    def __init__(self, scan: LeakScan, index: LeakIndex, deployment: str, tenant: str) -> None:
-        self._scan = scan
-        self._index = index
-        self._deployment = deployment
-        self._tenant = tenant
-        self._held: list[tuple[bytes, int]] = []
-        self._text = ""
+    def __init__(self, asked: Fingerprints, look: Callable[[Fingerprints], Check | None]) -> None:
+        self.asked = asked
+        self._look_for = look
+        self._held: deque[tuple[bytes, int]] = deque()
+        self._text = ""  # the tail of what was scanned, and all that was not
         self._scanned = 0
         self._words = 0
 
@@ -103,18 +112,19 @@ class StreamHold:
         if check is not None:
             return b"", check
         rest = b"".join(data for data, _ in self._held)
-        self._held = []
+        self._held.clear()
         return rest, None
 
     def _look(self) -> Check | None:
-        tail = self._text[max(self._scanned - _TAIL, 0) :]
+        check = self._look_for(fingerprints(self._text))
+        self._text = self._text[-_TAIL:]
         self._scanned = len(self._text)
-        return self._scan._check(self._index.scan(self._deployment, self._tenant, fingerprints(tail)))
+        return check
 
     def _release(self) -> bytes:
         out: list[bytes] = []
         while self._held and self._words - self._held[0][1] >= GUARANTEED_WORDS * 2:
-            data, words = self._held.pop(0)
+            data, words = self._held.popleft()
             self._words -= words
             out.append(data)
         return b"".join(out)

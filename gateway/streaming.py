@@ -102,7 +102,7 @@ class StreamSession:
             raise identity
         exchange.integrity = "pending"
         checks = StreamChecks(exchange.request.choices if exchange.request else 1)
-        self._hold = self._leaks.hold(exchange, answered.deployment.id)
+        self._hold = await self._leaks.hold(exchange, answered.deployment.id)
         if not self.opened:
             self._open(pending=False)
         try:
@@ -192,7 +192,7 @@ class StreamSession:
 
     async def _complete(self, answered: Answered, inspect: Inspect) -> None:
         exchange = self._exchange
-        foreign = await self._leaks.whole(exchange, answered.deployment.id, (self.text(),))
+        foreign = await self._leaks.whole(exchange, answered.deployment.id, (self.text(),), self._hold)
         if foreign is not None and foreign.hard:
             self._stop_for(foreign)
         if self._hold is not None:
