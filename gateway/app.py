@@ -23,7 +23,7 @@ from gateway.config.root_secret import open_root
 from gateway.config.settings import Settings
 from gateway.config.snapshot import Limits, Snapshot
 from gateway.dispatch import Dispatcher
-from gateway.exchange import Exchange, Principal, Reason
+from gateway.exchange import Exchange, Reason
 from gateway.http.admin import AdminServices, admin_routes
 from gateway.http.inference import InferenceApp
 from gateway.http.public import PublicServices, install_errors, public_routes, receipt_routes
@@ -295,7 +295,7 @@ class Gateway:
             self.store,
             self.log,
             lambda: self.recording.keys.jwks(),
-            self._authenticate,
+            self.authenticator.authenticate,
             self._readiness,
             self._render_metrics,
         )
@@ -304,9 +304,6 @@ class Gateway:
         app.include_router(admin_routes(self._admin_services()))
         app.include_router(receipt_search_routes(self.store, self.log))
         return app
-
-    async def _authenticate(self, headers: list[tuple[bytes, bytes]]) -> Principal:
-        return self.authenticator.authenticate_cached(headers) or await self.authenticator.authenticate(headers)
 
     async def _readiness(self) -> list[str]:
         try:

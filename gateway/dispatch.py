@@ -48,18 +48,37 @@ class Answered:
     answer: UpstreamAnswer | LitellmAnswer
     effective: Effective
     upstream_response: Committer | None  # None where the raw bytes cannot be had
-    begun: float  # monotonic
     view: AnswerView | None = None
     body: bytes = b""
     repairs: tuple[str, ...] = ()
     relay: Relay | None = None
     pending: list[Relayed] = field(default_factory=list)
-    opening: EventView | None = None  # the first event with evidence in it
 
     def commit_response(self, exchange: Exchange) -> None:
         """Fixes the commitment to the raw bytes that came, as far as they came."""
         if self.upstream_response is not None:
             exchange.commitments["upstream_response"] = self.upstream_response.done()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An attempt whose upstream has begun to answer with 200."""
+
+    request: InferenceRequest
+    bridge: Translation
+    deployment: Deployment
+    ids: AttemptIds
+    attempt: Attempt
+    answer: UpstreamAnswer | LitellmAnswer
+    raw: Committer | None
+
+    def answered(self, view: AnswerView | EventView, *, ended: bool) -> Answered:
+        """The answer so far, with the evidence that this view of it gives."""
+        attempt = replace(self.attempt, received_id=view.id)
+        if ended:
+            attempt = replace(attempt, ended=time.time())
+        who = effective(self.deployment, self.answer.headers, view)
+        return Answered(self.deployment, self.ids, attempt, self.answer, who, self.raw)
 
 
 class Dispatcher:
@@ -181,12 +200,13 @@ class Dispatcher:
                 raise failure_of(deployment.provider, answer.status, answer.headers, content)
             attempt = replace(attempt, status=200, tls_spki=answer.tls_spki)
             streamed = (answer.header("content-type") or "").startswith("text/event-stream")
+            opened = _Opened(request, bridge, deployment, ids, attempt, answer, raw)
             if request.stream and streamed:
-                answered = await self._first_events(request, bridge, deployment, ids, attempt, answer, raw, begun)
+                answered = await self._first_events(opened)
             elif request.stream:
                 raise protocol_failure("the upstream did not answer with an event stream")
             else:
-                answered = await self._whole(request, bridge, deployment, ids, attempt, answer, raw, begun)
+                answered = await self._whole(opened)
         except BaseException:
             answer.close()
             raise
@@ -195,43 +215,21 @@ class Dispatcher:
         exchange.first_byte_ms = round((time.monotonic() - begun) * 1000)
         return answered
 
-    async def _whole(
-        self,
-        request: InferenceRequest,
-        bridge: Translation,
-        deployment: Deployment,
-        ids: AttemptIds,
-        attempt: Attempt,
-        answer: UpstreamAnswer | LitellmAnswer,
-        raw: Committer | None,
-        begun: float,
-    ) -> Answered:
-        body = await answer.read()
+    async def _whole(self, opened: _Opened) -> Answered:
+        body = await opened.answer.read()
         try:
-            view = read_answer(bridge.native, body)
-            translated = bridge.answer(body, view, request)
+            view = read_answer(opened.bridge.native, body)
+            translated = opened.bridge.answer(body, view, opened.request)
         except (NotJson, NotAnAnswer, ValueError):
             raise protocol_failure("the upstream's answer is not what its endpoint answers") from None
-        who = effective(deployment, answer.headers, view)
-        attempt = replace(attempt, ended=time.time(), received_id=view.id)
-        return Answered(
-            deployment, ids, attempt, answer, who, raw, begun, view, translated.body, repairs=translated.repairs
-        )
+        answered = opened.answered(view, ended=True)
+        answered.view, answered.body, answered.repairs = view, translated.body, translated.repairs
+        return answered
 
-    async def _first_events(
-        self,
-        request: InferenceRequest,
-        bridge: Translation,
-        deployment: Deployment,
-        ids: AttemptIds,
-        attempt: Attempt,
-        answer: UpstreamAnswer | LitellmAnswer,
-        raw: Committer | None,
-        begun: float,
-    ) -> Answered:
-        relay = bridge.stream(request)
+    async def _first_events(self, opened: _Opened) -> Answered:
+        relay = opened.bridge.stream(opened.request)
         while True:
-            chunk = await answer.next_chunk()
+            chunk = await opened.answer.next_chunk()
             if not chunk:
                 raise ended_early()
             items = feed(relay, chunk)
@@ -240,14 +238,12 @@ class Dispatcher:
                 if view is None or view.kind == "ping":
                     continue
                 if view.kind == "error":
-                    raise failure_of_event(deployment.provider, view.error or {})
+                    raise failure_of_event(opened.deployment.provider, view.error or {})
                 if view.kind == "done":
                     raise ended_early()
-                who = effective(deployment, answer.headers, view)
-                attempt = replace(attempt, received_id=view.id)
-                return Answered(
-                    deployment, ids, attempt, answer, who, raw, begun, relay=relay, pending=items, opening=view
-                )
+                answered = opened.answered(view, ended=False)
+                answered.relay, answered.pending = relay, items
+                return answered
 
 
 def feed(relay: Relay, chunk: bytes) -> list[Relayed]:

@@ -7,7 +7,7 @@ is one failed attempt, which retry and fallback look at before it becomes one.
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 Source = Literal["gateway", "provider"]
 FailureKind = Literal["connect", "first_byte", "idle", "read", "protocol", "refused", "limited", "server", "truncated"]
@@ -72,12 +72,6 @@ class InvalidApiKey(AssayError):
 
 class PolicyDenied(AssayError):
     status, type, code = 403, "permission_error", "policy_denied"
-
-
-class Forbidden(AssayError):
-    """A role or scope that the caller lacks (admin API)."""
-
-    status, type, code = 403, "permission_error", "forbidden"
 
 
 class ModelNotFound(AssayError):
@@ -189,9 +183,6 @@ class UpstreamFailure(Exception):
     connection broke; protocol: not HTTP, not JSON, wrong coding; truncated: ended before it was complete;
     refused: a 4xx; limited: 429; server: 5xx and 408.
     """
-
-    #: Kinds after which the same deployment may be asked again.
-    RETRYABLE: ClassVar[frozenset[str]] = frozenset({"connect", "server"})
 
     def __init__(
         self,

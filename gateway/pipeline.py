@@ -53,8 +53,6 @@ Headers = list[tuple[bytes, bytes]]
 class Authenticate(Protocol):
     """identity.Authenticator, as the line uses it."""
 
-    def authenticate_cached(self, headers: Headers) -> Principal | None: ...
-
     async def authenticate(self, headers: Headers) -> Principal: ...
 
 
@@ -96,9 +94,7 @@ class Pipeline:
     ) -> None:
         """Answers one request. Raises only what has no receipt: 401, 413, 415 and a client that left early."""
         stages = self.stages
-        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
-            headers
-        )
+        principal = await stages.authenticator.authenticate(headers)
         require_json(headers)
         exchange = Exchange(request_id(), receipt_id(), endpoint, time.time(), time.monotonic(), principal=principal)
         exchange.raw_body = await read_body(stages.max_body_bytes)
@@ -147,9 +143,7 @@ class Pipeline:
     ) -> None:
         """`/v1/messages/count_tokens`: the same door and the same policy; nothing is sent to a provider to answer."""
         stages = self.stages
-        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
-            headers
-        )
+        principal = await stages.authenticator.authenticate(headers)
         request = parse_count_tokens(await read_body(stages.max_body_bytes), headers)
         snapshot = stages.snapshot()
         workload = workload_of(snapshot, principal, request.workload)
@@ -250,7 +244,6 @@ class Pipeline:
             deployment.provider.self_hosted,
             answered.ids.sent_id,
             who.response_id,
-            who.model.value,
             accepted,
             view.created if view else None,
             time.time(),

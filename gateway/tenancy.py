@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from gateway.config.build import tenant as resolved
+from gateway.config.loader import RESERVED_TENANTS
 from gateway.config.settings import TenantSettings
 from gateway.config.snapshot import Snapshot, Tenant
 from gateway.errors import Conflict, InvalidValue, ManagedByConfig, NotFound
 from gateway.storage.keys import KeyRepository, TenantRepository
-
-RESERVED = ("assay-canary-a", "assay-canary-b")
 
 
 def validated(id: str, settings: dict[str, Any]) -> Tenant:
@@ -51,7 +50,7 @@ class TenantService:
 
     async def create(self, snapshot: Snapshot, id: str, settings: dict[str, Any]) -> None:
         """Makes a tenant; it is served everywhere within a second."""
-        if id in RESERVED:
+        if id in RESERVED_TENANTS:
             raise InvalidValue("this name is reserved for the gateway's own canaries", param="id")
         validated(id, settings)
         if id in snapshot.tenants or id in await self._tenants.all():

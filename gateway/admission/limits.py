@@ -133,11 +133,6 @@ class LocalLimiter:
         """Whether anything limits this caller."""
         return principal.limits is not None or tenant.limits != Limits()
 
-    def budgeted(self, principal: Principal, tenant: Tenant) -> bool:
-        """Whether a budget applies to this caller."""
-        limits = principal.limits
-        return tenant.limits.budget_usd is not None or (limits is not None and limits.budget_usd is not None)
-
     def reserve(
         self, principal: Principal, tenant: Tenant, model: str, tokens: int, cost: Decimal | None
     ) -> Reservation:

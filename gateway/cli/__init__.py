@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -53,7 +53,7 @@ def assay() -> None:
     """Assay: a secure multi-provider inference gateway."""
 
 
-def fail(message: str, code: int = 1) -> Any:
+def fail(message: str, code: int = 1) -> NoReturn:
     """One line on standard error that says what is wrong and what to do; exit 1, or 2 for wrong use."""
     click.echo(f"assay: {message}", err=True)
     sys.exit(code)

@@ -6,9 +6,8 @@ import asyncio
 
 import click
 
-from gateway.cli import fail
+from gateway.cli.configuration import valid_configuration
 from gateway.cli.keys import CONFIG
-from gateway.config.loader import default_path, load
 from gateway.storage.database import Database
 
 
@@ -21,13 +20,8 @@ def command() -> None:
 
 
 def _database(config: str | None) -> Database:
-    loaded = load(default_path(config))
-    if loaded.settings is None:
-        for problem in loaded.problems:
-            click.echo(str(problem), err=True)
-        fail("the configuration is not valid; see `assay check`")
-    assert loaded.settings is not None
-    return Database(loaded.settings.database, loaded.path.parent)
+    found = valid_configuration(config)
+    return Database(found.settings.database, found.folder)
 
 
 @command.command("current")

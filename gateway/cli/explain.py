@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from gateway.cli import fail
-from gateway.config.loader import default_path, load
+from gateway.cli.configuration import valid_configuration
 from gateway.explain import explain
 from gateway.policy.engine import PolicyEngine
 from gateway.policy.source import PolicyProblem
@@ -36,20 +36,14 @@ def command(
 
     Example: assay explain --config assay.yaml --tenant acme --model gpt-4o
     """
-    loaded = load(default_path(config))
-    if loaded.settings is None or loaded.snapshot is None:
-        for problem in loaded.problems:
-            click.echo(str(problem), err=True)
-        fail("the configuration is not valid; see `assay check`")
-    assert loaded.settings is not None and loaded.snapshot is not None
+    loaded = valid_configuration(config)
     rules = loaded.snapshot.tenants.get(tenant)
     if rules is None:
         fail(f"there is no tenant `{tenant}`", 2)
     elif workload and workload not in rules.workloads:
         fail(f"tenant `{tenant}` has no workload `{workload}`", 2)
     try:
-        extra = [loaded.path.parent / entry for entry in loaded.settings.policies]
-        engine = PolicyEngine(load_policies(extra, default_policies=loaded.settings.default_policies))
+        engine = PolicyEngine(load_policies(loaded.policies, default_policies=loaded.settings.default_policies))
     except PolicyProblem as error:
         fail("; ".join(error.problems))
     found = explain(

@@ -96,7 +96,6 @@ def export(config: str | None, folder: Path) -> None:
         text = await log.checkpoint()
         if text is None:
             fail("the log has no checkpoint yet")
-        assert text is not None
         size = int(text.split("\n")[1])
         for level, number, width in tiles_of(size):
             _put(folder, tile_path(level, number, width), await log.tile(level, number, width))

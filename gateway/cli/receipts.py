@@ -45,7 +45,6 @@ def show(config: str | None, id: str) -> None:
     found = with_session(config, work)
     if found is None:
         fail("there is no such receipt")
-    assert found is not None
     click.echo(json.dumps(json.loads(found.payload), indent=2, ensure_ascii=False))
 
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import click
-
-from gateway.app import current_from
 from gateway.cli import fail
-from gateway.config.loader import default_path, load, on_kubernetes
+from gateway.cli.configuration import valid_configuration
+from gateway.config.loader import on_kubernetes
 from gateway.config.root_secret import KeysUnavailable, RootSecret, open_root
 from gateway.config.settings import Settings
 from gateway.config.snapshot import Snapshot
@@ -21,6 +19,7 @@ from gateway.errors import AssayError
 from gateway.identity.keys import Authenticator
 from gateway.keyring import KeyService
 from gateway.policy.source import PolicyProblem
+from gateway.policy.source import load as load_policies
 from gateway.storage.database import Database, DatabaseUnusable
 from gateway.storage.keys import AuditRepository, KeyRepository, TenantRepository
 from gateway.storage.receipts_store import Receipts
@@ -47,15 +46,11 @@ class Session:
 
 @asynccontextmanager
 async def _open(config: str | None) -> AsyncIterator[Session]:
-    loaded = load(default_path(config))
-    for problem in loaded.problems:
-        click.echo(str(problem), err=True)
-    if loaded.settings is None:
-        fail("the configuration is not valid; see `assay check`")
-    current = current_from(loaded)
-    folder = loaded.path.parent
-    root = open_root(folder / current.settings.keys_dir, may_create=not on_kubernetes())
-    database = Database(current.settings.database, folder)
+    found = valid_configuration(config)
+    settings, folder = found.settings, found.folder
+    load_policies(found.policies, default_policies=settings.default_policies)
+    root = open_root(folder / settings.keys_dir, may_create=not on_kubernetes())
+    database = Database(settings.database, folder)
     try:
         revision, head = await database.state()
         if revision != head:
@@ -65,11 +60,11 @@ async def _open(config: str | None) -> AsyncIterator[Session]:
         repository = KeyRepository(database)
         authenticator = Authenticator(root.derive("api-key-pepper"), repository)
         stored = TenantRepository(database)
-        snapshot = merged(current.snapshot, await stored.all())
+        snapshot = merged(found.snapshot, await stored.all())
         service = KeyService(repository, lambda: snapshot, authenticator.digest, lambda _: None)
-        receipts = Receipts(Source(current.settings.database, database.sqlite))
+        receipts = Receipts(Source(settings.database, database.sqlite))
         yield Session(
-            current.settings,
+            settings,
             snapshot,
             root,
             database,
@@ -77,7 +72,7 @@ async def _open(config: str | None) -> AsyncIterator[Session]:
             TenantService(stored, repository),
             AuditRepository(database),
             receipts,
-            folder / current.settings.keys_dir,
+            folder / settings.keys_dir,
         )
         receipts.source.close()
     finally:

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from gateway.cli import fail
+from gateway.cli.configuration import valid_configuration
 from gateway.cli.keys import CONFIG
-from gateway.config.loader import default_path, load
 from gateway.config.root_secret import KeysUnavailable
 from gateway.config.settings import Settings
 from gateway.receipts.cosignature import ED25519, VerifierKey
@@ -27,13 +27,8 @@ def command() -> None:
 
 
 def _folder(config: str | None) -> tuple[Path, Settings]:
-    loaded = load(default_path(config))
-    for problem in loaded.problems:
-        click.echo(str(problem), err=True)
-    if loaded.settings is None:
-        fail("the configuration is not valid; see `assay check`")
-    assert loaded.settings is not None
-    return loaded.path.parent / loaded.settings.keys_dir, loaded.settings
+    found = valid_configuration(config)
+    return found.folder / found.settings.keys_dir, found.settings
 
 
 def _state(key: FileKey, current: tuple[FileKey, ...]) -> str:

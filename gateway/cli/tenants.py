@@ -109,7 +109,6 @@ def show(config: str | None, id: str) -> None:
     tenant = with_session(config, _all).get(id)
     if tenant is None:
         fail(f"there is no tenant `{id}`")
-    assert tenant is not None
     rules: dict[str, Any] = {
         "id": tenant.id,
         "origin": tenant.origin,

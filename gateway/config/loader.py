@@ -24,7 +24,7 @@ from gateway.config.snapshot import Snapshot
 MIN_ADMIN_TOKEN = 24
 MIN_KEY_SECRET = 16
 _WELL_KNOWN = ("changeme", "change-me", "secret", "password", "default", "example", "admin", "sk-1234", "test")
-_RESERVED_TENANTS = ("assay-canary-a", "assay-canary-b")
+RESERVED_TENANTS = ("assay-canary-a", "assay-canary-b")
 
 
 @dataclass(slots=True)
@@ -91,11 +91,6 @@ def default_path(given: str | None, environment: Mapping[str, str] | None = None
 def on_kubernetes(environment: Mapping[str, str] | None = None) -> bool:
     """True inside a Kubernetes pod, where keys must be mounted and are never created."""
     return bool((os.environ if environment is None else environment).get("KUBERNETES_SERVICE_HOST"))
-
-
-def telemetry_environment() -> dict[str, str]:
-    """The standard OTEL_* variables (OpenTelemetry SDK environment specification)."""
-    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
 def _explain(document: Document, error: ValidationError) -> None:
@@ -229,7 +224,7 @@ def _semantics(document: Document, settings: Settings, loaded: Loaded) -> None:
         if kind in ("azure", "openrouter") and deployment.accept_models is None:
             document.problem(("deployments", index), f"`{kind}` deployments must state accept_models")
     for number, tenant in enumerate(settings.tenants):
-        if tenant.id in _RESERVED_TENANTS:
+        if tenant.id in RESERVED_TENANTS:
             document.problem(("tenants", number, "id"), "is reserved for the gateway's own canaries")
         for index, key in enumerate(tenant.keys):
             path: Path_ = ("tenants", number, "keys", index)

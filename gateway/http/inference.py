@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from gateway.errors import AssayError, InternalError, MethodNotAllowed, ModelNotFound, NotFound, render
+from gateway.errors import AssayError, InternalError, MethodNotAllowed, ModelNotFound, render
 from gateway.exchange import Endpoint, Principal
 from gateway.http.reply import Cors, Reply
 from gateway.http.server import Cycle
@@ -21,7 +21,6 @@ from gateway.pipeline import Pipeline
 
 LOG = logging.getLogger("assay.http")
 Headers = list[tuple[bytes, bytes]]
-Handler = Callable[[Cycle, Headers, Reply], Awaitable[None]]
 
 
 def spellings(path: str) -> list[bytes]:
@@ -94,9 +93,7 @@ class InferenceApp:
 
     async def _models(self, id: str, headers: Headers, reply: Reply) -> None:
         stages = self._pipeline.stages
-        principal = stages.authenticator.authenticate_cached(headers) or await stages.authenticator.authenticate(
-            headers
-        )
+        principal = await stages.authenticator.authenticate(headers)
         names = stages.policy().models_of(stages.snapshot(), principal)
         if not id:
             body: dict[str, Any] = {"object": "list", "data": [self._card(name, principal) for name in names]}
@@ -120,8 +117,3 @@ def _send_error(reply: Reply, error: AssayError, *, anthropic: bool = False) -> 
     if error.retry_after_s is not None:
         headers.append(("retry-after", str(error.retry_after_s)))
     reply.send(error.status, headers, render(error, anthropic=anthropic))
-
-
-def not_found() -> NotFound:
-    """What every path that does not exist answers."""
-    return NotFound("there is nothing at this path")

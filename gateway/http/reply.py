@@ -40,13 +40,12 @@ def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
 class Reply:
     """One answer to one client: whole (`send`) or streamed (`open`, `write`, `end`)."""
 
-    __slots__ = ("_cors", "_cycle", "bytes_sent", "opened")
+    __slots__ = ("_cors", "_cycle", "opened")
 
     def __init__(self, cycle: Cycle, cors: bytes = b"") -> None:
         self._cycle = cycle
         self._cors = cors
         self.opened = False
-        self.bytes_sent = 0
 
     @property
     def gone(self) -> bool:
@@ -60,7 +59,6 @@ class Reply:
     def send(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
         """A whole JSON answer in one write."""
         self.opened = True
-        self.bytes_sent += len(body)
         head = b"content-type: application/json\r\n" + header_block(headers) + self._cors
         self._cycle.start(status, head, length=len(body), body=body, end=True)
 
@@ -77,7 +75,6 @@ class Reply:
 
     def write(self, data: bytes) -> None:
         """Sends bytes of an opened stream."""
-        self.bytes_sent += len(data)
         self._cycle.write(data)
 
     async def drain(self) -> None:
@@ -86,7 +83,6 @@ class Reply:
 
     def end(self, data: bytes = b"") -> None:
         """Sends the last bytes of an opened stream."""
-        self.bytes_sent += len(data)
         self._cycle.end(data)
 
 

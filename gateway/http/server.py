@@ -43,7 +43,6 @@ class Cycle(RequestResponseCycle):
     """One request and its reply. `gone` is called once when the client goes away before the reply is complete."""
 
     gone: Callable[[], object] | None = None
-    too_large: bool = False
 
     def start(self, status: int, head: bytes, *, length: int | None, body: bytes = b"", end: bool = False) -> None:
         """Writes status line, header lines (`head`: each ends in CRLF) and the first bytes of the body at once.

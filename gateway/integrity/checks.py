@@ -25,7 +25,6 @@ class Facts:
     echoes_ids: bool  # engines whose response id carries our request id
     sent_id: str
     response_id: str | None
-    served_model: str | None
     accepted: bool | None  # providers' judgement of the served model; None when nothing was said
     created: int | None
     received: float  # Unix time, s

@@ -79,7 +79,7 @@ def prepare(
     if body is not None and provider.kind == "openrouter":
         content = _with_member(content, "provider", openrouter_routing(deployment, request))
     headers = [("content-type", "application/json"), ("accept-encoding", "identity"), ("x-request-id", ids.sent_id)]
-    headers += _authentication(provider, credential)
+    headers += authentication(provider, credential)
     for name, value in request.forwarded_headers:
         if name.startswith("anthropic-") and provider.kind != "anthropic":
             continue
@@ -104,7 +104,8 @@ def _path(deployment: Deployment, dialect: Dialect) -> str:
     return base + _PATHS[dialect]
 
 
-def _authentication(provider: Provider, credential: Secret | None) -> list[tuple[str, str]]:
+def authentication(provider: Provider, credential: Secret | None) -> list[tuple[str, str]]:
+    """The header in which a provider of this kind takes our credential."""
     if credential is None:
         return []
     secret = credential.reveal()

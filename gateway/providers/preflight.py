@@ -20,6 +20,7 @@ import orjson
 from gateway.config.snapshot import Deployment, Snapshot, Timeouts
 from gateway.errors import UpstreamFailure
 from gateway.exchange import Reason
+from gateway.providers.adapters import authentication
 from gateway.providers.transport import Transport, UpstreamRequest
 
 LOG = logging.getLogger("assay.preflight")
@@ -137,8 +138,7 @@ class Preflight:
     async def _get(self, deployment: Deployment, path: str) -> bytes:
         provider = deployment.provider
         credential = provider.credentials[0] if provider.credentials else None
-        headers = (("authorization", f"Bearer {credential.reveal()}"),) if credential else ()
-        request = UpstreamRequest(path, headers, b"", False, "GET")
+        request = UpstreamRequest(path, tuple(authentication(provider, credential)), b"", False, "GET")
         answer = await self._transport.open(provider, credential, _DEADLINES, request)
         body = await answer.read()
         return body if answer.status == 200 else b""

@@ -10,6 +10,7 @@ import orjson
 
 from gateway.config.snapshot import Deployment, Timeouts
 from gateway.errors import UpstreamFailure
+from gateway.providers.adapters import authentication
 from gateway.providers.transport import Transport, UpstreamRequest
 
 _KEEP = 4096
@@ -38,9 +39,7 @@ class ExactCounter:
             return known
         provider = deployment.provider
         credential = provider.credentials[0] if provider.credentials else None
-        headers = [("content-type", "application/json")]
-        if credential is not None:
-            headers.append(("authorization", f"Bearer {credential.reveal()}"))
+        headers = [("content-type", "application/json"), *authentication(provider, credential)]
         deadlines = Timeouts(timeout_s, timeout_s, timeout_s)
         try:
             answer = await self._transport.open(

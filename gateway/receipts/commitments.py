@@ -35,8 +35,3 @@ def commit(content: bytes) -> Commitment:
     """A commitment to content that is here whole."""
     key = take(32)
     return Commitment(hmac.digest(key, DOMAIN + content, "sha256").hex(), key)
-
-
-def opens(commitment_hex: str, key: bytes, content: bytes) -> bool:
-    """Whether this content is what was committed to."""
-    return hmac.compare_digest(hmac.digest(key, DOMAIN + content, "sha256").hex(), commitment_hex)
